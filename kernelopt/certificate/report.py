@@ -106,8 +106,9 @@ class Certificate:
         T, the sum of the absolute values of the terms of the objective at the answer.
     floor : float
         A gap up to the floor closes. It is 1e-8·T where θ = 0 is proven to be optimal to 1e-8·T; 2⁻⁴⁶ of the sizes of
-        the numbers that losses take differences of, where T is no larger and all other terms are negligible; else 0. In
-        the spectral form it is the change of the objective that 1e-12 of the sum of all eigenvalues makes.
+        the numbers that losses take differences of, where T is no larger and all other terms are negligible; the
+        allowance for rounding and 2⁻¹⁰⁶ of the objective's unit, where T is below that; else 0. In the spectral form it
+        is the change of the objective that 1e-12 of the sum of all eigenvalues makes.
     at_zero : float or None
         P₀.
     distance : mapping of θ to a bound on ‖θ̂ − θ*‖

@@ -17,6 +17,7 @@ from kernelopt.compiler import quadratic_part
 from kernelopt.compiler.entries import Entries, applied, stacked, summed, wide
 from kernelopt.compiler.linear_maps import flat
 from kernelopt.errors import DCPError
+from kernelopt.language.proximal import check
 from kernelopt.pieces import quadratics
 from kernelopt.pieces.elementary import (
     AbsolutePower,
@@ -423,6 +424,8 @@ def _proximal(reader: Reading, node: Any) -> Entries:
     found, s = node.function(), node.args[0]
     if found is None:
         raise DCPError(f"Expected data of {node.loss.name} with values; got a cp.Parameter without one.")
+    if any(part.parameters() for part in node.args[1:]):
+        check(found, node.loss.name)
     by_rows = np.arange(s.size).reshape((found.m, found.k), order="F").ravel()
     return applied(found, _affine(reader, node).take(by_rows), found.k)
 

@@ -90,18 +90,34 @@ def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
     apart &= ~(np.abs(sums[places] - values) <= ROUNDINGS * np.abs(values))
     if not apart.any():
         return None
-    wrong = np.flatnonzero(apart & ~(np.abs(sums[places] - values) <= _rounding(pieces, x)[places]))
+    allowed = _rounding(pieces, x, _largest(problem))
+    wrong = np.flatnonzero(apart & ~(np.abs(sums[places] - values) <= allowed[places]))
     return (float(sums[places[wrong[0]]]), float(values[wrong[0]])) if len(wrong) else None
 
 
-def _rounding(pieces: Pieces, x: Array) -> Array:
+def _largest(problem: cp.Problem) -> float:
+    """The largest number within the stated expressions: what cancels in rows is rounded there."""
+    found, seen, left = 0.0, set[int](), [problem.objective.args[0], *problem.constraints]
+    while left:
+        node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        left += [a for group in node.args for a in (group if isinstance(group, list) else [group])]
+        value = node.value if isinstance(node, cp.Expression) else None
+        sizes = np.zeros(1) if value is None else np.abs(flat(value))
+        found = max(found, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))
+    return found
+
+
+def _rounding(pieces: Pieces, x: Array, largest: float) -> Array:
     """What rounding of rows, and of sums, changes in each of `pieces.sums`: ∞ at the end of a domain.
 
     A convex h changes within s ± e by no more than its largest value there is above h(s).
     """
-    size = pieces.sizes(x) + np.abs(pieces.s0)
+    size = pieces.sizes(x) + np.abs(pieces.s0) + largest
     e = ROUNDINGS * size
-    terms = np.concatenate([[np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0)], size[pieces.below]])
+    terms = np.concatenate([[np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0) + largest], size[pieces.below]])
     moved, s = np.concatenate([[0.0], e[pieces.below]]), pieces.rows(x)
     with np.errstate(all="ignore"):
         for group in pieces.groups:

@@ -21,6 +21,7 @@ from kernelopt.errors import DCPError
 from kernelopt.kernels.domains import check_finite
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.form import Group, Pieces
+from kernelopt.pieces.moreau import ProximalFunction
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
@@ -224,7 +225,8 @@ def _same_rows(one: Pieces, other: Pieces) -> bool:
 def _same_group(one: Group, other: Group, on_t: Array) -> bool:
     """Whether both are the same functions of the same rows, but for weights of functions of norms."""
     a, b = one.family, other.family
-    same = a is b or (type(a) is type(b) and not isinstance(a, (Piecewise, StatedFunction)) and vars(a) == vars(b))
+    stated = isinstance(a, (Piecewise, StatedFunction, ProximalFunction))  # with arrays
+    same = a is b or (type(a) is type(b) and not stated and vars(a) == vars(b))
     if isinstance(a, Piecewise) and isinstance(b, Piecewise) and not same:
         same = np.array_equal(a.knots, b.knots) and np.array_equal(a.coefficients, b.coefficients)
     if not same or not np.array_equal(one.rows, other.rows):

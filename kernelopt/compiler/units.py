@@ -163,7 +163,7 @@ def is_constant(pieces: Pieces) -> bool:
 
 
 def has_exponentials(pieces: Pieces) -> bool:
-    return any(isinstance(group.family, EXPONENTIALS) for group in pieces.groups)
+    return any(isinstance(group.family, EXPONENTIALS) and group.weights.data.any() for group in pieces.groups)
 
 
 def _extents(pieces: Pieces, on_t: Array, values: Array) -> tuple[tuple[str, float, float], ...]:

@@ -83,6 +83,7 @@ class Convex(Work):
         self.units: Units | None = None
         self.status: Status | None = None  # set where no answer exists, or where the infimum is not attained
         self.diagnosed: Diagnosis | None = None
+        self.is_open = True  # whether it is not known yet if the problem is bounded
         self.given_up: Iterate | None = None
         self.rest: Rest | None = None
         self.failure: SolverError | MemoryLimitError | None = None
@@ -154,7 +155,7 @@ class Convex(Work):
 
     def _heard(self, claim: Status) -> None:
         """Check a solver's claim that no answer exists. With integers the claim itself decides."""
-        self._diagnose()
+        self._diagnose(feasible_only=claim == Status.INFEASIBLE)
         # A θ that is restricted may miss feasible points of the stated problem; "unbounded" carries over in any case.
         proven = claim == Status.UNBOUNDED or not representer.may_lack(self.task.reduction)
         if not self.task.is_continuous and proven:
@@ -334,16 +335,17 @@ class Convex(Work):
             if self.best is not None:
                 return
 
-    def _diagnose(self) -> Diagnosis:
+    def _diagnose(self, feasible_only: bool = False) -> Diagnosis:
         """Find out, once, whether the problem is feasible and bounded."""
-        if self.diagnosed is None:
+        if self.diagnosed is None or (self.is_open and not feasible_only):
+            self.is_open = feasible_only
             ours = bool(self.attempts) and self.attempts[-1].solver in OURS and Status.INFEASIBLE in self.claims
             given_up = self.given_up if ours else None
             data = None if self.status is not None else self.task.data
             self.diagnosed = Diagnosis()
             with suppress(clock.OutOfTimeError), clock.limited(self.task.goal.deadline):
                 if data is not None:
-                    self.diagnosed = diagnosis.diagnose(self.task, data, given_up)
+                    self.diagnosed = diagnosis.diagnose(self.task, data, given_up, feasible_only)
             self.status = self.status or self.diagnosed.status
         return self.diagnosed
 

@@ -59,9 +59,9 @@ class Diagnosis:
     guides: Mapping[Theta, Guide] = field(default_factory=dict)
 
 
-def diagnose(task: Task, outer: Outer, given_up: Iterate | None) -> Diagnosis:
+def diagnose(task: Task, outer: Outer, given_up: Iterate | None, feasible_only: bool = False) -> Diagnosis:
     """Whether the problem is feasible and bounded. `given_up` has the multipliers with which a solver of ours claims
-    that it is infeasible."""
+    that it is infeasible; with `feasible_only`, it is not asked whether the problem is bounded."""
     form, data = task.reduction.form, outer.form
     # Rows that contradict each other are looked for first: this needs no kernel values, and holds for every rank.
     found = _least_violation(task, feasibility.phase_one_of_rows(form, data))
@@ -72,6 +72,8 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None) -> Diagnosis:
         found = _least_violation(task, feasibility.phase_one(form, data))
     if found.proven:
         return Diagnosis(Status.INFEASIBLE)
+    if feasible_only:
+        return Diagnosis(None, found.guides)
     if not form.has_cones:  # the cone data do not hold a user's function, nor its growth along a ray
         return Diagnosis(Status.UNBOUNDED if _has_bare_cost(outer) else None, found.guides)
     if not found.violation <= RAY_FEASIBILITY**2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from kernelopt.errors import DataError, DataTypeError, DCPError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.pieces.moreau import ProximalFunction
+from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.cvxpy_parts import Atom
 from kernelopt.support.types import Array
 
@@ -21,6 +23,7 @@ ROWS = 20  # rows of the data at which a loss is checked at each call
 # Relative to the sizes of terms: errors of an identity beyond rounding, and beyond what a multiplier is moved into its
 # domain. A wrong formula is off by far more.
 ACCURACY = 1e-5
+ROUNDINGS = 16 * UNIT  # of a proximal map, relative to its arguments and data: slopes are differences divided by t
 WEIGHTS = (0.25, 3.0)  # at which w·h*(a/w) is compared with the conjugate for w
 LENGTHS = (1e-2, 1.0, 100.0)  # t of proximal maps, in units of the data
 FAR = (-1e3, 10.0, 1e3)  # of points along a, in units of the data
@@ -40,7 +43,8 @@ class ProximalLoss:
     conjugate : callable (A, w, *data) → array (m,)
         (wh)*(a) = sup over s of a·s − w·h(s) for each row of A (m, k), with w > 0 (m,); ∞ where a is outside of its
         domain, to the last bit: lower bounds rest on it. Its error is taken to be at most 64u·(|value| + ‖a‖₁·the
-        largest datum of the row), u = 2⁻⁵³.
+        largest datum of the row), u = 2⁻⁵³. A domain without an interior, as {a ≥ 0, Σa = w} of the largest entry,
+        must take in what rounding leaves of it, 1e-9·w: write such functions in cvxpy's atoms where you can.
     prox : callable (Z, t, *data) → array (m, k)
         argmin over x of ½‖x − z‖² + t·h(x) for each row of Z (m, k), with t > 0 (m,).
     name : str
@@ -228,6 +232,15 @@ def _data(value: Any, m: int, what: str) -> cp.Expression:
 # ---------------------------------------------------------------- the check
 
 
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """x = prox(z, t) and the slope (z − x)/t at each row; noise : what rounding of the slope does to a product."""
+
+    x: Array
+    slope: Array
+    noise: Array
+
+
 @np.errstate(all="ignore")  # outside of domains
 def check(function: ProximalFunction, name: str) -> None:
     """Raise DataError where value, conjugate and proximal map are not those of one convex function.
@@ -238,58 +251,65 @@ def check(function: ProximalFunction, name: str) -> None:
     rows = np.unique(np.linspace(0, function.m - 1, min(ROWS, function.m)).astype(int)) if function.m else np.arange(0)
     if not len(rows) or not function.k:
         return
-    h, rng = function.take(rows), np.random.default_rng(0)
-    shape, ones = (len(rows), h.k), np.ones(len(rows))
-    unit = _unit(h.data)
-    found = list[tuple[Array, Array]]()
-    for scale in (1.0, unit):
-        for length in LENGTHS:
-            z, t = scale * rng.normal(size=shape) * rng.choice([0.1, 1.0, 10.0]), length * scale * ones
-            x = h.loss.prox(z, t, h.data)
-            _require(np.all(np.isfinite(x), axis=1), name, "a proximal map with finite values", rows, x)
-            found.append((x, (z - x) / t[:, None]))
-    _check_domain(h, [x for x, _ in found], [slope for _, slope in found], name, rows, unit)
-    for x, slope in found:
-        value, a = h.value(x), h.nearest(slope, ones)
+    h, unit = function.take(rows), _unit(function.data)
+    samples = _samples(h, unit, name, rows)
+    _check_domain(h, samples, name, rows, unit)
+    ones = np.ones(len(rows))
+    for one in samples:
+        value, a = h.value(one.x), h.nearest(one.slope, ones)
         _require(np.isfinite(value), name, "a finite value at each point of its proximal map", rows, value)
-        conjugate, product = h.loss.conjugate(a, ones, h.data), np.sum(a * x, axis=1)
+        conjugate, product = h.loss.conjugate(a, ones, h.data), np.sum(a * one.x, axis=1)
         _require(np.isfinite(conjugate), name, "a finite conjugate at slopes (z − prox(z))/t", rows, conjugate)
-        size = np.abs(value) + np.abs(conjugate) + np.sum(np.abs(a) * (unit + np.abs(x)), axis=1)
-        apart = np.abs(value + conjugate - product) / size
-        _require(apart <= ACCURACY, name, "h(x) + h*(a) = a·x at x = prox(z), a = (z − x)/t", rows, apart)
+        size = np.abs(value) + np.abs(conjugate) + np.sum(np.abs(a) * (unit + np.abs(one.x)), axis=1)
+        apart = np.abs(value + conjugate - product)
+        equal = "h(x) + h*(a) = a·x at x = prox(z), a = (z − x)/t"
+        _require(apart <= ACCURACY * size + one.noise, name, equal, rows, apart)
         for w in WEIGHTS:
             inside = h.nearest(w * a, w * ones)
-            scaled = h.loss.conjugate(inside, w * ones, h.data)
-            apart = np.abs(scaled - w * conjugate) / (w * size)
-            _require(apart <= ACCURACY, name, f"(wh)*(wa) = w·h*(a) for w = {w}", rows, apart)
-        for point, other in found:
-            there = h.value(point)
-            least = np.sum(a * point, axis=1) - conjugate
-            below = (least - there) / (size + np.abs(there) + np.abs(least))
-            _require(~(below > ACCURACY), name, "h(s) ≥ a·s − h*(a) for every s and every slope a", rows, below)
-            middle = h.value(0.5 * (x + point))
-            above = (middle - 0.5 * (value + there)) / (size + np.abs(there))
-            _require(~(above > ACCURACY), name, "h to be convex", rows, above)
-            falls = -np.sum((slope - other) * (x - point), axis=1)
-            falls /= size + np.sum(np.abs(slope - other) * np.abs(x - point), axis=1)
-            _require(~(falls > ACCURACY), name, "slopes (z − prox(z))/t that do not decrease", rows, falls)
+            apart = np.abs(h.loss.conjugate(inside, w * ones, h.data) - w * conjugate)
+            allowed = w * (ACCURACY * size + one.noise)
+            _require(apart <= allowed, name, f"(wh)*(wa) = w·h*(a) for w = {w}", rows, apart)
+        for other in samples:
+            there, noise = h.value(other.x), one.noise + other.noise
+            least = np.sum(a * other.x, axis=1) - conjugate
+            below, allowed = least - there, ACCURACY * (size + np.abs(there) + np.abs(least)) + noise
+            _require(~(below > allowed), name, "h(s) ≥ a·s − h*(a) for every s and every slope a", rows, below)
+            above = h.value(0.5 * (one.x + other.x)) - 0.5 * (value + there)
+            _require(~(above > ACCURACY * (size + np.abs(there)) + noise), name, "h to be convex", rows, above)
+            turned, moved = one.slope - other.slope, one.x - other.x
+            falls = -np.sum(turned * moved, axis=1)
+            allowed = ACCURACY * (size + np.sum(np.abs(turned * moved), axis=1)) + noise
+            _require(~(falls > allowed), name, "slopes (z − prox(z))/t that do not decrease", rows, falls)
 
 
-def _check_domain(  # noqa: PLR0917
-    h: ProximalFunction, points: list[Array], slopes: list[Array], name: str, rows: Array, unit: float
-) -> None:
+def _samples(h: ProximalFunction, unit: float, name: str, rows: Array) -> list[_Sample]:
+    """Points of the proximal map, of data of size 1 and of the data's own, for short and long steps."""
+    rng, shape, found = np.random.default_rng(0), (h.m, h.k), list[_Sample]()
+    for scale in (1.0, unit):
+        for length in LENGTHS:
+            z, t = scale * rng.normal(size=shape) * rng.choice([0.1, 1.0, 10.0]), np.full(h.m, length * scale)
+            x = h.loss.prox(z, t, h.data)
+            _require(np.all(np.isfinite(x), axis=1), name, "a proximal map with finite values", rows, x)
+            error = ROUNDINGS * np.sum(np.abs(z) + np.abs(x) + unit, axis=1) / t
+            found.append(_Sample(x, (z - x) / t[:, None], error * (unit + np.abs(x).max(axis=1))))
+    return found
+
+
+def _check_domain(h: ProximalFunction, samples: list[_Sample], name: str, rows: Array, unit: float) -> None:
     """Where the conjugate is finite beyond slopes of h, no s may exceed h(s) + h*(a) either, far away included."""
     rng, ones = np.random.default_rng(1), np.ones(len(rows))
-    for slope in slopes:
-        for a in (1.5 * slope, slope + np.abs(slope).max(axis=1, keepdims=True) * rng.normal(size=slope.shape)):
+    for one in samples:
+        beside = np.abs(one.slope).max(axis=1, keepdims=True) * rng.normal(size=one.slope.shape)
+        for a in (1.5 * one.slope, one.slope + beside):
             conjugate = h.loss.conjugate(a, ones, h.data)
             length = np.linalg.norm(a, axis=1, keepdims=True)
             along = a / np.where(length > 0, length, 1.0)
-            for s in (*points, *(factor * unit * along for factor in FAR)):
+            for s in (*(other.x for other in samples), *(factor * unit * along for factor in FAR)):
                 value, product = h.value(s), np.sum(a * s, axis=1)
                 size = np.abs(value) + np.abs(conjugate) + np.sum(np.abs(a) * (unit + np.abs(s)), axis=1)
-                beyond = np.where(np.isfinite(conjugate), (product - value - conjugate) / size, 0.0)
-                _require(~(beyond > ACCURACY), name, "h(s) ≥ a·s − h*(a) wherever h*(a) is finite", rows, beyond)
+                beyond = np.where(np.isfinite(conjugate), product - value - conjugate, 0.0)
+                told = "h(s) ≥ a·s − h*(a) wherever h*(a) is finite"
+                _require(~(beyond > ACCURACY * size + one.noise), name, told, rows, beyond)
 
 
 def _unit(data: tuple[Array, ...]) -> float:

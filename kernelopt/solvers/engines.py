@@ -197,9 +197,10 @@ def _by_multipliers(  # noqa: PLR0917
     a = on_rows.multipliers(problem, pieces, found)
     point, last = on_rows.iterate(problem, reduction, pieces, found, a), found.point
     if last.violation > INFEASIBLE * watch.unit and last.stopped is None:
-        raise SolverError(
-            f"{MULTIPLIERS} found no feasible point; without solver= it is found out whether there is one."
-        )
+        known = "without solver= it is found out whether there is one"
+        if reduction.form.proximal:
+            known = "whether there is one is not known, as no other solver takes a ProximalLoss"
+        raise SolverError(f"{MULTIPLIERS} found no feasible point; {known}.")
     status = Status.OPTIMAL if last.stopped is None else Status.USER_LIMIT
     predictions = assemble.by_link(reduction, problem.predictions(last.x[: problem.p]))
     return Answer(

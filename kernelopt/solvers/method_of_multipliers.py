@@ -127,7 +127,7 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
             found = RowPoint(judged(problem, state), state.lengths.b, scale, problem.ends)
             is_enough = watch(found.point, rank, coarse)
             merit = watch.merit(found.point)
-            if best is None or merit < watch.merit(best.point) or not isfinite(best.point.primal):
+            if best is None or merit < watch.merit(best.point) or not isfinite(watch.merit(best.point)):
                 best, idle = found, 0
             else:
                 idle += 1

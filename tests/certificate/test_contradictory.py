@@ -144,7 +144,7 @@ def test_other_outputs_and_other_rows_do_not_contradict():
 @pytest.mark.parametrize("certify", [True, False])
 def test_a_point_of_1e10_is_not_feasible_for_being_large(constraints, n, loss, certify, monkeypatch):
     """Where nothing is proved, solvers' points still have to meet the constraints, in units of the data."""
-    monkeypatch.setattr(diagnosis, "diagnose", lambda task, outer, given_up: diagnosis.Diagnosis())
+    monkeypatch.setattr(diagnosis, "diagnose", lambda *_: diagnosis.Diagnosis())
     monkeypatch.setattr(convex, "LEAST_PATIENCE", 0.2)  # SCS finds no other points in five seconds
     problem = stated(constraints, n, loss=loss)
     assert problem.solve(certify=certify, max_rank=n) is None

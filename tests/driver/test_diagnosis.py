@@ -152,3 +152,27 @@ def test_a_cost_that_falls_while_exponentials_fade_is_unbounded(objective):
     problem = ko.Problem(cp.Minimize(objective(f, b, d) + ko.sum_squares(theta)), [d >= b])
     problem.solve()
     assert problem.status == "unbounded"
+
+
+def test_an_exponential_of_weight_zero_does_not_fade():
+    """It does not keep the optimum from being attained."""
+    theta, b, w = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Parameter(nonneg=True)
+    f = theta(X)
+    objective = cp.sum_squares(f - b) + w * cp.log_sum_exp(f) + 0.1 * ko.sum_squares(theta) + 0.01 * cp.square(b)
+    problem = ko.Problem(cp.Minimize(objective), [cp.norm(f[:4]) <= 1])
+    for w.value in (0.0, 1.0, 0.0):
+        problem.solve()
+        assert problem.status == "optimal"
+    assert abs(problem.value) < 1e-9
+
+
+def test_a_solver_that_finds_no_point_asks_for_one_only(monkeypatch):
+    """Whether the problem is bounded is asked where no solver has an answer."""
+    monkeypatch.setattr(diagnosis, "has_ray", lambda *_: pytest.fail("asked for a ray"))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X)) + ko.sum_squares(theta)), [theta(X)[0] >= 1])
+    outer = problem._outer()
+    problem.solve()
+    task = Task(problem._factored.reduction, outer, Goal(1e-6))
+    found = diagnosis.diagnose(task, outer, None, feasible_only=True)
+    assert found.status is None

@@ -190,6 +190,89 @@ def test_right_functions_pass():
     ko.testing.check_function(ENTROPY, np.zeros(3))
 
 
+SIGNS = np.where(T > 3, 1.0, -1.0)
+HINGE = ko.ProximalLoss(
+    lambda S, y: np.maximum(0, 1 - y * S[:, 0]),
+    lambda A, w, y: np.where((A[:, 0] * y <= 0) & (A[:, 0] * y >= -w), A[:, 0] * y, np.inf),
+    lambda Z, t, y: (y * np.where(y * Z[:, 0] >= 1, y * Z[:, 0], np.minimum(1, y * Z[:, 0] + t)))[:, None],
+)
+
+
+def within(r):
+    """max(‖s − y‖ − r, 0)."""
+    return ko.ProximalLoss(
+        lambda S, Y: np.maximum(np.linalg.norm(S - Y, axis=1) - r, 0),
+        lambda A, w, Y: conjugate(A, w, Y) + r * np.linalg.norm(A, axis=1),
+        lambda Z, t, Y: Y + shares(np.linalg.norm(Z - Y, axis=1), t, r)[:, None] * (Z - Y),
+    )
+
+
+def shares(length, t, r):
+    return np.where(length > r, np.maximum(length - t, r) / np.maximum(length, r), 1)
+
+
+FLAT = {
+    "nothing": (lambda S: np.zeros(len(S)), lambda A, w: np.where(A.any(axis=1), np.inf, 0.0), lambda Z, t: Z),
+    "a box": (
+        lambda S: np.where(((S >= 0) & (S <= 1)).all(axis=1), 0.0, np.inf),
+        lambda A, w: np.maximum(A, 0).sum(axis=1),
+        lambda Z, t: np.clip(Z, 0, 1),
+    ),
+    "a half": (
+        lambda S: np.where((S >= 0).all(axis=1), 0.0, np.inf),
+        lambda A, w: np.where((A <= 0).all(axis=1), 0.0, np.inf),
+        lambda Z, t: np.maximum(Z, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_functions_that_are_flat_somewhere_pass(name):
+    """Their slopes are 0, or what rounding leaves of it."""
+    ko.testing.check_function(ko.ProximalLoss(*FLAT[name]), np.zeros((5, 2)))
+
+
+@pytest.mark.parametrize("r", [0.05, 0.5, 1.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_distance_beyond_a_ball_passes(r, seed):
+    targets = Y + 0.2 * np.random.default_rng(seed).normal(size=Y.shape)
+    ko.testing.check_function(within(r), Y, targets)
+    ko.testing.check_function(HINGE, T, SIGNS)
+
+
+def test_a_hinge():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    ours = ko.Problem(cp.Minimize(cp.sum(HINGE(theta(X), SIGNS)) + 0.1 * ko.sum_squares(theta)))
+    theirs = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(SIGNS, theta(X))) + 0.1 * ko.sum_squares(theta)))
+    value = ours.solve()
+    assert ours.status == "optimal" and value == pytest.approx(theirs.solve(), rel=1e-6)
+
+
+def test_new_data_after_the_problem_was_looked_at():
+    theta, P = outputs(), cp.Parameter((N, 2), value=Y)
+    problem = ko.Problem(cp.Minimize(cp.sum(DISTANCE(theta(X), P)) + 0.1 * ko.sum_squares(theta)))
+    problem.explain()
+    P.value = 2 * Y
+    assert problem.solve() == pytest.approx(2.28876390, rel=1e-6)
+
+
+def test_data_that_come_later_are_checked():
+    theta, P = outputs(), cp.Parameter((N, 2))
+    wrong = ko.ProximalLoss(value, lambda A, w, Y: conjugate(A, w, Y) - 0.01 * np.abs(Y).sum(axis=1), prox)
+    problem = ko.Problem(cp.Minimize(cp.sum(wrong(theta(X), P)) + 0.1 * ko.sum_squares(theta)))
+    P.value = Y
+    with pytest.raises(DataError, match="wherever"):
+        problem.solve()
+
+
+def test_no_feasible_point():
+    """That there is none is not proven: cone solvers take no ProximalLoss."""
+    theta, twice = outputs(), np.zeros((2, 1))
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [DISTANCE(theta(twice), [[2.0, 0], [-2.0, 0]]) <= 1])
+    with pytest.raises(SolverError, match="found no feasible point; whether there is one is not known"):
+        problem.solve()
+
+
 def test_wrong_use():
     theta, s = outputs(), cp.Variable((N, 2))
     with pytest.raises(OptionError, match="Expected prox to be a function"):

@@ -279,6 +279,19 @@ def test_a_misread_atom_is_an_error_that_names_it(monkeypatch):
         problem.solve()
 
 
+@pytest.mark.parametrize("number", [0.37, 1e6])
+def test_what_cancels_in_rows_is_rounded_in_the_statement(number):
+    """An intercept, and a constant, which the rows of a difference don't have."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    f = theta(X) + b
+    problem = ko.Problem(
+        cp.Minimize(ko.sum_squares(theta) + cp.square(b - number)),
+        [f[0] - f[1] >= 0, (f[2] + number) - number - b <= 1],
+    )
+    problem.solve()
+    assert problem.status == "optimal" and b.value == pytest.approx(number, abs=1e-6)
+
+
 def numbers(name):
     """A problem in rows with its factors, at a random point and random multipliers."""
     objective, constraints = STATED[name](Declared())
