@@ -205,7 +205,7 @@ class CanonicalForm:
 
     @cached_property
     def proximal(self) -> tuple[ProximalTerm, ...]:
-        """The terms of `ProximalLoss`es in the outer problem."""
+        """The terms of a `ProximalLoss` in the outer problem."""
         found, left = dict[int, ProximalTerm](), [self.outer.objective.args[0], *self.outer.constraints]
         while left:
             node = left.pop()
