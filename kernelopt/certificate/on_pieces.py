@@ -231,7 +231,7 @@ def _feasible(task: Claimed, a: Array, spare: float, more: Array) -> Array:
 def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
     """Multipliers in their domains: of rows below, of functions from the outer ones inwards, of cones."""
     twins, a, nested = pieces.twins, a.copy(), not all(group.is_outer for group in pieces.groups)
-    for _ in range(TURNS if nested or pieces.cones or pieces.twins.settled.any() else 1):
+    for _ in range(TURNS if nested or pieces.cones else 1):
         before = a
         a = twins.sign * a[twins.row]
         low = pieces.below[a[pieces.below] < 0]

@@ -46,6 +46,7 @@ from kernelopt.support.cvxpy_parts import (
     PnormApprox,
     Power,
     PowerApprox,
+    nodes_of,
     perspective,
     reshape,
     rightly_valued,
@@ -206,13 +207,7 @@ class CanonicalForm:
     @cached_property
     def proximal(self) -> tuple[ProximalTerm, ...]:
         """The terms of a `ProximalLoss` in the outer problem."""
-        found, left = dict[int, ProximalTerm](), [self.outer.objective.args[0], *self.outer.constraints]
-        while left:
-            node = left.pop()
-            if isinstance(node, ProximalTerm):
-                found[id(node)] = node
-            left += [a for group in node.args for a in (group if isinstance(group, list) else [group])]
-        return tuple(found.values())
+        return tuple({id(node): node for node in nodes_of(self.outer) if isinstance(node, ProximalTerm)}.values())
 
     @cached_property
     def compilable(self) -> cp.Problem:

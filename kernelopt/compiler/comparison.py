@@ -19,7 +19,7 @@ from kernelopt.errors import ReadingError
 from kernelopt.language.text import describe
 from kernelopt.pieces.form import Pieces
 from kernelopt.support.arithmetic import UNIT
-from kernelopt.support.cvxpy_parts import AddExpression
+from kernelopt.support.cvxpy_parts import AddExpression, nodes_of
 from kernelopt.support.types import Array
 
 # Roundings of a row and of a sum that both sides may differ by. A misread function is off by far more, and sums of many
@@ -32,8 +32,9 @@ def require_same(form: CanonicalForm, pieces: Pieces, point: Iterate) -> None:
     place(form, point)
     if _differ(form.bare, pieces) is None:
         return
+    # What cancels in rows is rounded where it is stated, by no more than the part in which it stands explains.
     for part in _parts(form.bare):
-        found = _differ(part, read(part))
+        found = _differ(part, read(part), _largest(part))
         if found is not None:
             node = part.constraints[0] if part.constraints else part.objective.args[0]
             raise ReadingError(
@@ -41,6 +42,8 @@ def require_same(form: CanonicalForm, pieces: Pieces, point: Iterate) -> None:
                 f"pieces are {found[0]:.17g}. This is a fault of kernelopt: solve with solver='CLARABEL', and report "
                 "it."
             )
+    if _differ(form.bare, pieces, _largest(form.bare)) is None:
+        return
     raise ReadingError(
         "Expected pieces with the value of the stated objective; got another one. This is a fault of kernelopt: solve "
         "with solver='CLARABEL', and report it."
@@ -63,8 +66,9 @@ def _summands(node: Any) -> Iterator[Any]:
 
 
 @np.errstate(all="ignore")  # outside of a domain, and for functions of weight 0
-def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
+def _differ(problem: cp.Problem, pieces: Pieces, largest: float = 0.0) -> tuple[float, float] | None:
     """Two values that differ by more than rounding: of the pieces, and as stated; None where there are none.
+    Rounding is that of rows, and of numbers up to the `largest`.
 
     Columns that graph forms of atoms add have no values beside their solver's: such pieces are not compared.
     """
@@ -90,24 +94,16 @@ def _differ(problem: cp.Problem, pieces: Pieces) -> tuple[float, float] | None:
     apart &= ~(np.abs(sums[places] - values) <= ROUNDINGS * np.abs(values))
     if not apart.any():
         return None
-    allowed = _rounding(pieces, x, _largest(problem))
+    allowed = _rounding(pieces, x, largest)
     wrong = np.flatnonzero(apart & ~(np.abs(sums[places] - values) <= allowed[places]))
     return (float(sums[places[wrong[0]]]), float(values[wrong[0]])) if len(wrong) else None
 
 
 def _largest(problem: cp.Problem) -> float:
-    """The largest number within the stated expressions: what cancels in rows is rounded there."""
-    found, seen, left = 0.0, set[int](), [problem.objective.args[0], *problem.constraints]
-    while left:
-        node = left.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        left += [a for group in node.args for a in (group if isinstance(group, list) else [group])]
-        value = node.value if isinstance(node, cp.Expression) else None
-        sizes = np.zeros(1) if value is None else np.abs(flat(value))
-        found = max(found, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))
-    return found
+    """The largest number within the stated expressions."""
+    values = [flat(node.value) for node in nodes_of(problem) if node.value is not None]
+    sizes = np.abs(np.concatenate([np.zeros(1), *values]))
+    return float(sizes.max(where=np.isfinite(sizes), initial=0.0))
 
 
 def _rounding(pieces: Pieces, x: Array, largest: float) -> Array:

@@ -76,21 +76,11 @@ class Entries:
     def mapped(self, L: Any) -> Entries:
         """L·(these), for a matrix L."""
         L = sp.csr_array(L)
-        if L.shape[0] == 1 and not self.M.nnz:
-            return self._weighed(L)
-        terms = []
+        terms, every = [], np.arange(L.shape[1])
         for t in self.terms:
-            place = sp.coo_array(L[:, t.at])
+            place = sp.coo_array(L if np.array_equal(t.at, every) else L[:, t.at])
             terms.append(Term(t.functions, t.which[place.col], place.row, t.weight[place.col] * place.data))
         return Entries(sp.csr_array(L @ self.M), L @ self.c, tuple(terms))
-
-    def _weighed(self, L: sp.csr_array) -> Entries:
-        """L·(these) for one row L, of entries without an affine part but constants."""
-        row, terms = L.toarray()[0], []
-        for t in self.terms:
-            keep = np.flatnonzero(row[t.at])
-            terms.append(Term(t.functions, t.which[keep], 0 * keep, t.weight[keep] * row[t.at[keep]]))
-        return Entries(sp.csr_array((1, self.M.shape[1])), L @ self.c, tuple(terms))
 
     def take(self, which: Ints) -> Entries:
         """Some entries, in an order."""

@@ -268,13 +268,10 @@ def table(
     reasons[MULTIPLIERS] = shape.lacks if outer is None else on_rows.lacks(form, outer)
     if outer is not None:
         reasons = _with_names(reasons, culprits.parts(form, texts))
+    own = "SmoothLoss" if form.smooth else "ProximalLoss"
     for name in dict.fromkeys([*CONIC_SOLVERS, *sorted(installed)]):
         if name in installed:
-            reasons[name] = (
-                _reason(probe, name)
-                if form.has_cones
-                else f"{NO_ATOM} {'SmoothLoss' if form.smooth else 'ProximalLoss'}"
-            )
+            reasons[name] = _reason(probe, name) if form.has_cones else f"{NO_ATOM} {own}"
         else:
             install = CONIC_SOLVERS[name].install if name in CONIC_SOLVERS else "see cvxpy"
             reasons[name] = f"not installed: {install}"

@@ -75,8 +75,8 @@ __all__ = [
     "Compiled", "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf",
     "LogicExpression", "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox",
     "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients",
-    "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "jacobians",
-    "multiply", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "rightly_valued", "sigma_max",
+    "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "jacobians", "multiply",
+    "nodes_of", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "rightly_valued", "sigma_max",
     "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
@@ -294,14 +294,15 @@ MANY_PARAMETERS = 50
 
 def _failed(problem: cp.Problem, error: Exception) -> str:
     """What cvxpy could not compile: the atoms that stand in the way, where it names none."""
-    atoms = dict.fromkeys(type(node).__name__ for node in _nodes(problem) if type(node).__name__ in str(error))
-    names = atoms or dict.fromkeys(type(node).__name__ for node in _nodes(problem) if not isinstance(node, PLAIN))
+    atoms = dict.fromkeys(type(node).__name__ for node in nodes_of(problem) if type(node).__name__ in str(error))
+    names = atoms or dict.fromkeys(type(node).__name__ for node in nodes_of(problem) if not isinstance(node, PLAIN))
     said = f"{type(error).__name__}{f': {error}' if str(error) else ''}".rstrip(".")
     listed = f" (atoms: {', '.join(names)})" if names else ""
     return f"cvxpy could not compile the problem{listed}: {said}. State it with other atoms."
 
 
-def _nodes(problem: cp.Problem) -> list[Any]:
+def nodes_of(problem: cp.Problem) -> list[Any]:
+    """All atoms of a problem, those that stand in several places several times."""
     found: list[Any] = []
     waiting = [problem.objective.args[0], *(a for c in problem.constraints for a in c.args)]
     while waiting:

@@ -632,6 +632,17 @@ def test_gaps_up_to_the_floor(nine, at_zero, terms, sizes, floor):
     assert _assembled(reduction, data, replace(certificate.evidence, value=5.0), upper, FULL).floor == floor
 
 
+@pytest.mark.parametrize(("kernel", "counts"), [(0.0, 1e-20), (1e-3, 1e-20)])
+def test_rounding_of_a_value_of_0_closes_and_errors_of_kernel_values_do_not(nine, kernel, counts):
+    certificate, reduction, data, point = nine
+    upper = replace(
+        upper_bound(reduction, data, point), value=0.0, upper=1e-20 + kernel, rounding=1e-20 + kernel, kernel=kernel,
+        plain=0.0, at_zero=None, terms=0.0, sizes=0.0,
+    )  # fmt: skip
+    found = _assembled(reduction, data, replace(certificate.evidence, value=0.0), upper, FULL)
+    assert found.floor == pytest.approx(counts, rel=1e-3)
+
+
 def test_slopes_between_bounds_start_in_the_middle():
     """Where the middle of the intervals fits, nothing moves."""
     found, left = slopes._between(np.ones((2, 1)), np.array([2.0]), np.zeros(2), np.array([1.0, 3.0]))

@@ -12,6 +12,7 @@ import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.pieces import ExponentialPiece
 from kernelopt.driver import diagnosis
+from kernelopt.driver.convex import begin
 from kernelopt.driver.strategy import Goal, Task
 
 X = np.random.default_rng(0).normal(size=(12, 2))
@@ -173,6 +174,8 @@ def test_a_solver_that_finds_no_point_asks_for_one_only(monkeypatch):
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X)) + ko.sum_squares(theta)), [theta(X)[0] >= 1])
     outer = problem._outer()
     problem.solve()
-    task = Task(problem._factored.reduction, outer, Goal(1e-6))
-    found = diagnosis.diagnose(task, outer, None, feasible_only=True)
-    assert found.status is None
+    work = begin(outer, ["INTERIOR_POINT"], problem._factored.reduction, Goal(1e-6))
+    work._heard("infeasible")
+    assert work.status is None and work.diagnosed is not None
+    with pytest.raises(pytest.fail.Exception, match="a ray"):
+        work._diagnose()

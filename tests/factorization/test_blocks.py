@@ -391,6 +391,15 @@ def test_problems_without_an_answer(options):
         assert problem.status == status
 
 
+def test_a_hard_margin_that_no_line_meets():
+    """Proven for every θ, though B restricts it by its precision."""
+    X, signs = points(60), np.sign(RNG(1).normal(size=60))
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.multiply(signs, theta(X)) >= 1])
+    problem.solve(dtype="float32")
+    assert problem.status == "infeasible"
+
+
 @pytest.mark.slow
 @LAYOUTS
 def test_a_hard_margin_that_takes_all_columns(monkeypatch, options):

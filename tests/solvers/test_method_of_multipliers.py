@@ -279,6 +279,17 @@ def test_a_misread_atom_is_an_error_that_names_it(monkeypatch):
         problem.solve()
 
 
+def test_a_large_number_elsewhere_hides_no_misread_atom(monkeypatch):
+    """Each part is compared by the numbers within it."""
+    rule = RULES["quad_over_lin"]
+    monkeypatch.setitem(RULES, "quad_over_lin", lambda reader, node: rule(reader, node).times(1 + 1e-6))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    offset = cp.norm((y - theta(X) + 1e8) - 1e8)
+    problem = ko.Problem(cp.Minimize(offset + cp.sum_squares(theta(X)[:3]) + ko.sum_squares(theta)))
+    with pytest.raises(ReadingError, match="u\\[0:3\\]"):
+        problem.solve()
+
+
 @pytest.mark.parametrize("number", [0.37, 1e6])
 def test_what_cancels_in_rows_is_rounded_in_the_statement(number):
     """An intercept, and a constant, which the rows of a difference don't have."""
