@@ -198,9 +198,9 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
     # At full numerical rank the trace of Q − BBᵀ bounds what the factor leaves: the pass is made only if that fails.
     ways = [CHEAP] if scope == FULL and exact and not reduction.is_restriction else []
     with_products = request.products and scope == FULL
-    if with_products and _may_close(reduction, data, point, request, upper):
-        ways.append(STREAMED)
-    for way in [*ways, PRODUCTS if with_products else WAYS[scope]]:
+    for way in [*ways, STREAMED if with_products else None, PRODUCTS if with_products else WAYS[scope]]:
+        if way is None or (way == STREAMED and with_products and not _may_close(reduction, data, point, request, upper)):
+            continue
         found = _by_way(reduction, data, point, request, upper, way)
         if found.certificate.closes(request.tol, request.abs_tol):
             break
@@ -396,7 +396,13 @@ def _on_pieces(
     if rows is None or pieces is None or len(rows) != len(pieces.s0):
         return None
     span = way in (FROM_FACTOR, FIRST_LOOK)
-    found = on_pieces.lower_bound(reduction, pieces, rows, way, span, known)
+    if not reduction.form.norms and not reduction.is_restriction:  # no νᵀQν, so that one way is as good as another
+        last, found = data.notes.get("without norms", (None, None))
+        if last is not rows:
+            found = on_pieces.lower_bound(reduction, pieces, rows, way, span, known)
+            data.notes["without norms"] = rows, found
+    else:
+        found = on_pieces.lower_bound(reduction, pieces, rows, way, span, known)
     if found is None or not isfinite(found.value):
         return None
     u = np.concatenate([np.arange(0), *(pieces.columns[k.u.id] for k in reduction.form.predictions if k.u is not None)])
@@ -584,8 +590,8 @@ def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str
     told += [sentence for link in links for sentence in link.theta.kernel.declarations()]
     told += [f"{link.term.loss.name} is convex, as declared" for link in reduction.form.smooth]
     told += [f"{term.loss.name}'s conjugate is its own, as declared" for term in reduction.form.proximal]
-    free = [link for link in links if not reduction.form.norms_of(link.theta)]
-    rounded = any(not free_features(link, factors[link.theta])[1] for link in free)
+    free = [number for number, link in enumerate(links) if not reduction.form.norms_of(link.theta)]
+    rounded = any(not free_features(reduction, number)[1] for number in free)
     return tuple(dict.fromkeys(told + ["for features as computed"] * rounded))
 
 

@@ -479,10 +479,21 @@ def features_within(reduction: Reduction, number: int, span: bool) -> Array | No
     factor = reduction.factors[link.theta]
     if span and factor.is_restriction:
         return np.asarray(factor.in_one_array(link.rows).B)
-    return free_features(link, factor)[0]
+    return free_features(reduction, number)[0]
 
 
-def free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, bool]:
+def free_features(reduction: Reduction, number: int) -> tuple[Array | None, bool]:
+    """φ(x) for each row where features are few, and whether these are exact; found once for a factor."""
+    link, notes = reduction.form.predictions[number], reduction.form.notes
+    factor = reduction.factors[link.theta]
+    known = notes.get(("features", number))
+    if known is None or known[0] is not factor:
+        known = notes["features", number] = factor, _free_features(link, factor)
+    found: tuple[Array | None, bool] = known[1]
+    return found
+
+
+def _free_features(link: PredictionLink, factor: Factor) -> tuple[Array | None, bool]:
     """φ(x) for each row where features are few, and whether these are exact.
 
     Each feature is divided by a power of two, a constant one by itself. Of features that agree to 13 digits up to a

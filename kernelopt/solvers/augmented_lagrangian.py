@@ -288,20 +288,23 @@ def _minimized(  # noqa: PLR0917
 ) -> tuple[semismooth.InnerIterate, int]:  # fmt: skip
     """Newton steps on an inner problem, from `start` = (x, s, a₀), and their number.
 
-    They end where `_inexactness` is below the goal, or below SHARE of the proximal term Σ(a − a₀)²/2σⱼ.
+    They end where `_inexactness` is below the goal, or below SHARE of the proximal term Σ(a − a₀)²/2σⱼ, and at the
+    deadline: the steps made so far count.
     """
     x, s, a = start
     function = smoothed(problem, a, sigma)
     here = known or semismooth.begin(problem, function, x, s)
     full = sigma if isfinite(sigma) else float(np.max(1 / problem.rho, initial=0.0))
     for number in range(1, STEPS + 1):
-        found = semismooth.step(problem, function, here, full, systems)
+        try:
+            found = semismooth.step(problem, function, here, full, systems)
+        except OutOfTimeError:
+            return here, number - 1
         if found is None:
             return here, number - 1
         here = found
-        if _inexactness(problem, here.gradient) <= max(goal, SHARE * here.at.moved):
+        if _inexactness(problem, here.gradient) <= max(goal, SHARE * here.at.moved) or systems.watch.is_over:
             break
-        systems.watch.check_time()
     return here, number
 
 

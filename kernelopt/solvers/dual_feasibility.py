@@ -26,7 +26,7 @@ RIDGE = 1e-12
 def corrected(
     columns: Any, target: Array, z: Array, project: Callable[[Array], Array], weights: Callable[[Array], Array]
 ) -> tuple[Array, float]:
-    """z in the domain with Cᵀz = target, as nearly as it gets, and the largest entry of the residual.
+    """z in the domain with Cᵀz = target, as nearly as it gets in the time, and the largest entry of the residual.
 
     A residual is relative to |target| + (largest entry of its column)·(largest entry of z).
 
@@ -37,8 +37,8 @@ def corrected(
     sizes = _largest(columns)
     best, least = z, np.inf
     for number in range(ROUNDS):
-        if number:
-            clock.check()
+        if number and clock.seconds_left() <= 0:
+            break
         residual = columns.T @ z - target
         terms = np.abs(target) + sizes * float(np.abs(z).max(initial=0.0))
         worst = float((np.abs(residual) / np.where(terms > 0, terms, 1.0)).max(initial=0.0))
