@@ -198,8 +198,9 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
     # At full numerical rank the trace of Q − BBᵀ bounds what the factor leaves: the pass is made only if that fails.
     ways = [CHEAP] if scope == FULL and exact and not reduction.is_restriction else []
     with_products = request.products and scope == FULL
-    for way in [*ways, STREAMED if with_products else None, PRODUCTS if with_products else WAYS[scope]]:
-        if way is None or (way == STREAMED and with_products and not _may_close(reduction, data, point, request, upper)):
+    ways += [STREAMED, PRODUCTS] if with_products else [WAYS[scope]]
+    for way in ways:
+        if with_products and way == STREAMED and not _may_close(reduction, data, point, request, upper):
             continue
         found = _by_way(reduction, data, point, request, upper, way)
         if found.certificate.closes(request.tol, request.abs_tol):

@@ -485,11 +485,10 @@ def features_within(reduction: Reduction, number: int, span: bool) -> Array | No
 def free_features(reduction: Reduction, number: int) -> tuple[Array | None, bool]:
     """φ(x) for each row where features are few, and whether these are exact; found once for a factor."""
     link, notes = reduction.form.predictions[number], reduction.form.notes
-    factor = reduction.factors[link.theta]
-    known = notes.get(("features", number))
-    if known is None or known[0] is not factor:
-        known = notes["features", number] = factor, _free_features(link, factor)
-    found: tuple[Array | None, bool] = known[1]
+    factor, name = reduction.factors[link.theta], f"features {number}"
+    if name not in notes or notes[name][0] is not factor:
+        notes[name] = factor, _free_features(link, factor)
+    found: tuple[Array | None, bool] = notes[name][1]
     return found
 
 

@@ -37,14 +37,12 @@ def corrected(
     sizes = _largest(columns)
     best, least = z, np.inf
     for number in range(ROUNDS):
-        if number and clock.seconds_left() <= 0:
-            break
         residual = columns.T @ z - target
         terms = np.abs(target) + sizes * float(np.abs(z).max(initial=0.0))
         worst = float((np.abs(residual) / np.where(terms > 0, terms, 1.0)).max(initial=0.0))
         if worst < least:
             best, least = z, worst
-        if worst <= EXACT:
+        if worst <= EXACT or (number and clock.seconds_left() <= 0):
             break
         step = _step(columns, weights(z), residual)
         if not np.isfinite(step).all():

@@ -8,6 +8,8 @@ from clocks import moved
 import kernelopt as ko
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED
 from kernelopt.errors import OptionError
+from kernelopt.solvers import augmented_lagrangian, dual_feasibility, semismooth
+from kernelopt.support.clock import limited
 
 LOSSES = {
     "log": lambda y, f: cp.sum(ko.losses.log_loss(np.sign(y), f)),
@@ -54,6 +56,37 @@ def test_ended_at_any_reading_of_the_clock(monkeypatch, loss, sense):
             assert found.lower - 1e-5 * abs(optimum.value) <= optimum.value <= found.upper + 1e-5 * abs(optimum.value)
         elif found.scope == REDUCED:
             assert f"for every θ at {'least' if sense is cp.Minimize else 'most'} 0" in str(found)
+
+
+def test_steps_before_the_limit_are_kept(monkeypatch):
+    """Those of the last inner problem, too, which no multipliers were computed for yet."""
+    _, problem = stated()
+    now, ours, calls = moved(monkeypatch), semismooth.step, []
+
+    def slow(*arguments):
+        calls.append(1)
+        now.now += 100.0 * (len(calls) == 3)
+        return ours(*arguments)
+
+    monkeypatch.setattr(semismooth, "step", slow)
+    monkeypatch.setattr(augmented_lagrangian, "RANKS", (4,))  # as for many rows, the first steps are coarse
+    problem.solve(time_limit=50.0)
+    assert problem.status == "user_limit" and len(calls) == 3
+    assert problem.certificate.relative_gap < 0.1
+
+
+def test_multipliers_are_moved_as_far_as_time_allows(monkeypatch):
+    """To Σz = 0 in a box here: what is found by then is no less of a point."""
+    now = moved(monkeypatch)
+
+    def weights(z):
+        now.now += 1.0
+        return dual_feasibility.room(z, -np.ones(3), np.ones(3))
+
+    columns, z = np.ones((3, 1)), np.array([0.9, 0.9, -0.1])
+    with limited(now.now + 0.5):
+        found, left = dual_feasibility.corrected(columns, np.zeros(1), z, lambda z: np.clip(z, -1, 1), weights)
+    assert found.shape == (3,) and 0 < left < 1
 
 
 @pytest.mark.slow
