@@ -103,6 +103,9 @@ LOOSE = 0.1
 # since other multipliers leave the rounding as it is. Larger values give up early, smaller ones search in vain.
 MOSTLY = 4.0
 NEAR = 10.0  # times the target gap: up to there a bound on pieces is kept as it is
+# Relative to the value: an interval that is wider than this is compared with what holds for every θ, which takes one
+# more proof, without kernel values.
+WIDE = 0.1
 AS_COMPUTED = "for the kernel matrix as computed"
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
 
@@ -544,7 +547,8 @@ def _assembled(  # noqa: PLR0917
         lower = min(lower, upper)
         upper = inf
         assumptions.append(f"no {'upper' if sign > 0 else 'lower'} bound: constraints hold too loosely")
-    by_terms = _by_terms(reduction, data)
+    is_wide = scope != FULL or not upper - lower <= WIDE * abs(upper)
+    by_terms = _by_terms(reduction, data, is_wide and told)
     if by_terms > lower:  # it holds for every θ, and rests on nothing
         lower, rounding, scope = by_terms, found.rounding, FULL
         assumptions = [told for told in assumptions if told not in (() if bound is None else bound.assumptions)]
@@ -574,13 +578,17 @@ def _assembled(  # noqa: PLR0917
     return bare.shifted(reduction.form.constant, found.stated)
 
 
-def _by_terms(reduction: Reduction, data: Outer) -> float:
-    """A lower bound of the minimized objective for all θ, by the signs of its terms; found once."""
+def _by_terms(reduction: Reduction, data: Outer, thoroughly: bool) -> float:
+    """A lower bound of the minimized objective for all θ, by the signs of its terms; each is found once.
+
+    Where these tell nothing, `thoroughly` asks for the infima of its functions beside linear terms.
+    """
     if "by terms" not in data.notes:
         known = reduction.form.notes.setdefault("least", {})
         data.notes["by terms"] = least(reduction.form.bare.objective.args[0], data.sign, known)
-    found: float = data.notes["by terms"]
-    return found
+    if data.notes["by terms"] == -inf and thoroughly and data.pieces is not None and "by pieces" not in data.notes:
+        data.notes["by pieces"] = on_pieces.of_terms(reduction, data.pieces)
+    return max(data.notes["by terms"], data.notes.get("by pieces", -inf))
 
 
 def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from kernelopt.certificate import checker, pieces_checker, pivots
 from kernelopt.certificate.claim import Bound, Dual, Link, Norm, nothing, still
-from kernelopt.certificate.gram import Gram, gram_of
+from kernelopt.certificate.gram import CHEAP, Gram, gram_of
 from kernelopt.certificate.handover import features_within, turned
 from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, is_identity, norm_slope
 from kernelopt.certificate.report import Lower
@@ -96,6 +96,28 @@ def lower_bound(  # noqa: PLR0917
     kept = ((), ()) if claim is None else (claim.multipliers, claim.grams)
     products = tuple(gram.product for gram in kept[1])
     return Lower(bound.value, (), bound.rounding, bound.terms, False, *kept, products=products, missing=bound.missing)
+
+
+@np.errstate(all="ignore")
+def of_terms(reduction: Reduction, pieces: Pieces) -> float:
+    """A bound for every θ that takes no kernel values, Σ infₛ (h(s) + ĉs); −∞ where it is not found.
+
+    Its multipliers make ν = −(c_u + S_uᵀa) vanish: they are a = −c/S in rows with an entry of u that no other row has.
+    """
+    S, c = pieces.by_columns, pieces.c
+    u = [pieces.columns[link.u.id] for link in reduction.form.predictions if link.u is not None]
+    columns = np.concatenate([np.arange(0), *u]).astype(int)
+    columns = columns[S.indptr[columns + 1] - S.indptr[columns] == 1]
+    first, a = S.indptr[columns], np.zeros(len(pieces.s0))
+    a[S.indices[first]] = -c[columns] / S.data[first]
+    if not c.any() or not first.size:
+        return -inf
+    task = _task(reduction, pieces, False, None)
+    if task is None:
+        return -inf
+    claim = _claim(task, still(pieces.twins.sign * a[pieces.twins.row], np.zeros(pieces.n)), CHEAP, False)
+    plain = not any(known.stack.any() for known in claim.multipliers)
+    return pieces_checker.lower(pieces, claim.links, claim.dual).value if plain else -inf
 
 
 def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None) -> Claimed | None:

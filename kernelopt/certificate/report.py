@@ -115,9 +115,10 @@ class Certificate:
         √(absolute_gap/λ) where the objective holds λ‖θ‖²; only for scope "full kernel".
     of_terms : float or None
         A bound of the stated problem's optimum that takes no multipliers: the sum of what the objective's terms can't
-        fall below (for a Maximize: exceed), by their signs and the bounds of variables; 0 for losses and norms. None
-        where some term has no such bound. `lower` is no less (`upper` no more), and has scope "full kernel" where it is
-        this bound.
+        fall below (for a Maximize: exceed), by their signs and the bounds of variables; 0 for losses and norms. Where
+        these tell nothing, and the interval is wide or not one for every θ, it is Σ infₛ (h(s) − gs) over functions h
+        of predictions and the slopes g that linear terms leave to them. None where there is no such bound. `lower` is
+        no less (`upper` no more), and has scope "full kernel" where it is this bound.
     solver : str
         The mixed-integer solver whose word a bound is; "" where both bounds are proven.
     seconds : wall time of the certificate

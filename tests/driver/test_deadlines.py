@@ -4,6 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from clocks import moved
+from scipy.special import xlogy
 
 import kernelopt as ko
 from kernelopt.certificate import ESTIMATE, FULL, REDUCED
@@ -165,7 +166,7 @@ def test_terms_that_may_be_negative():
     X = np.random.default_rng(0).normal(size=(40, 2))
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     counts = np.arange(40.0) % 4
-    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.poisson(counts, theta(X))) + ko.sum_squares(theta)))
+    problem = ko.Problem(cp.Minimize(-counts @ theta(X) + ko.sum_squares(theta)))
     problem.solve()
     assert problem.certificate.of_terms is None and problem.status == "optimal"
     problem.solve(max_rank=2, certify="estimate")
@@ -183,3 +184,39 @@ def test_without_a_certificate_no_gap_is_blamed():
     assert "larger than tol" not in told and "certify=False" in told
     with pytest.raises(OptionError, match="time_limit"):
         problem.solve(time_limit=0)
+
+
+CLASSES = np.arange(40) % 3
+FUNCTIONS = {  # with Σ infₛ h(s) − gs for the slopes g that linear terms leave to a loss h
+    "multinomial": (3, lambda f: cp.sum(ko.losses.multinomial(CLASSES, f)), 0.0),
+    "crammer_singer": (3, lambda f: cp.sum(ko.losses.crammer_singer(CLASSES, f)), 0.0),
+    "poisson": (None, lambda f: cp.sum(ko.losses.poisson(CLASSES, f)), np.sum(CLASSES - xlogy(CLASSES, CLASSES))),
+    "logistic": (None, lambda f: cp.sum(cp.logistic(f)) - (CLASSES > 0) @ f, 0.0),
+}
+
+
+@pytest.mark.parametrize("sense", [cp.Minimize, cp.Maximize])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_losses_with_linear_terms_are_bounded_function_by_function(name, sense):
+    """With an estimate nothing else holds for every θ."""
+    outputs, loss, least = FUNCTIONS[name]
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=outputs)
+    b = cp.Variable(outputs or ())
+    objective, sign = loss(theta(X) + b) + 0.1 * ko.sum_squares(theta), 1.0 if sense is cp.Minimize else -1.0
+    problem = ko.Problem(sense(sign * objective))
+    problem.solve(max_rank=2, certify="estimate")
+    found = problem.certificate
+    assert found.scope in {ESTIMATE, FULL}
+    assert -1e-9 <= least - sign * found.of_terms <= 1e-9 * max(1, abs(least)) + 1e-9
+    assert found.scope == FULL or f"for every θ at {'least' if sense is cp.Minimize else 'most'}" in str(found)
+
+
+def test_no_bound_of_terms_where_one_function_has_two_slopes():
+    """Linear terms alone, and functions that share a prediction, are left to the proof."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for loss in (lambda f: np.arange(20.0) @ f, lambda f: cp.sum(cp.exp(f) + cp.exp(-2 * f)) + np.arange(20.0) @ f):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        problem = ko.Problem(cp.Minimize(loss(theta(X)) + ko.sum_squares(theta)))
+        problem.solve(max_rank=2, certify="estimate")
+        assert problem.certificate.of_terms is None
