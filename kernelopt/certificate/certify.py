@@ -210,10 +210,12 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
             break
     certificate, own = found
     is_open = certificate.scope == FULL and not certificate.closes(request.tol, request.abs_tol)
-    if scope == FULL and is_open and own is not None and _rounding_decides(reduction, data, own, upper):
-        of_computed = _for_computed_kernel(reduction, data, point, own)
-        if of_computed.closes(request.tol, request.abs_tol):
-            certificate = of_computed
+    if scope == FULL and is_open:
+        decided = own is not None and _rounding_decides(reduction, data, own, upper)
+        bound = own if decided else _without_errors(reduction, data, point, request, upper)
+        if bound is not None:
+            of_computed = _for_computed_kernel(reduction, data, point, bound)
+            certificate = of_computed if of_computed.closes(request.tol, request.abs_tol) else certificate
     return Certified(replace(certificate, seconds=clock.now() - start), own)
 
 
@@ -282,6 +284,15 @@ def _nearly(reduction: Reduction, data: Outer, bound: Lower, upper: UpperBound, 
     """Whether a bound on pieces is so near to what is asked for that a search on cone data is not worth its time."""
     tol, abs_tol = NEAR * (request.tol or ZERO), None if request.abs_tol is None else NEAR * request.abs_tol
     return _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol, abs_tol)
+
+
+def _without_errors(
+    reduction: Reduction, data: Outer, point: Iterate, request: Request, upper: UpperBound
+) -> Lower | None:
+    """The bound of the solver's multipliers where errors of kernel values alone let them prove nothing."""
+    rows = _rows_here(data, reduction, point, request.rows) if reduction.form.norms else None
+    found = _on_pieces(reduction, data, rows, ERRORLESS)
+    return found if found is not None and _rounding_decides(reduction, data, found, upper) else None
 
 
 def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: UpperBound) -> bool:

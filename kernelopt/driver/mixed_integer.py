@@ -91,8 +91,13 @@ class Rest:
         return self._value(whole) - bound <= max(task.goal.tol * max(found.unit, found.terms), allowed)
 
     def is_feasible(self, task: Task, whole: Iterate) -> bool:
-        """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`."""
-        violation = representer.violation(task.reduction, whole, self.outer.data_unit)
+        """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`.
+
+        Those with its integers fixed, too: beside M·0, the size of f in |f| ≤ Mz is not that of M.
+        """
+        unit = self.outer.data_unit
+        violation = representer.violation(task.reduction, whole, unit)
+        violation = max(violation, representer.violation(self.reduction, self._point(whole), unit))
         return violation <= FEASIBLE and isfinite(whole.value)
 
     def _counts(self, task: Task, whole: Iterate) -> bool:

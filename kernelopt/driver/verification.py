@@ -12,14 +12,14 @@ import numpy as np
 from kernelopt.certificate import Certificate, Request, certify
 from kernelopt.certificate.multipliers import lengths_of, row_coefficients
 from kernelopt.certificate.report import Lower
-from kernelopt.compiler import canonical_form, representer
+from kernelopt.compiler import canonical_form, integers, representer
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.explicit import ExplicitSource
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.outer import Outer
+from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.driver import local_optima
-from kernelopt.errors import KernelOptError, MemoryLimitError, OptionError, SolverError
+from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels.domains import distinct
 from kernelopt.kernels.lifts import lift_of
@@ -128,14 +128,15 @@ def verify(  # noqa: PLR0917
 ) -> Report:  # fmt: skip
     """Check the reduction, a point, and its multipliers. `data` is None for problems with integers."""
     _, point = representer.invert(reduction, point)
+    form = reduction.form
     checks = [*reduction_checks(reduction, point, solution.functions)]
     found = None
-    if data is not None and not reduction.form.is_convex:
+    if data is not None and not form.is_convex:
         checks += _local_checks(reduction, data, point, tol)
     elif data is None:
-        violation = representer.violation(reduction, point)
+        violation = _violation_with_integers(reduction, point)
         checks.append(Check("primal feasibility", violation, FEASIBLE, "largest violation, of a constraint's terms"))
-        if reduction.form.outer.is_mixed_integer():
+        if form.outer.is_mixed_integer():
             found = solution.certificate
             checks.append(_optimality_by_word(solution))
     else:
@@ -144,7 +145,7 @@ def verify(  # noqa: PLR0917
         found = certify(reduction, data, point, Request(tol=tol, search=search, rows=_known_rows(known, point)))
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
         checks += _explicit_features(reduction, found, point.value, tol)
-    if source is not None and reduction.form.has_cones:
+    if source is not None and form.has_cones:
         checks.append(_explicit_original(source, point.value, found, tol))
     return Report(tuple(checks), found)
 
@@ -168,7 +169,8 @@ def audit(
     point = representer.valued(form, filled)
     if data is None:
         note = "largest violation, relative to a constraint's terms; integers: no certificate"
-        return Report((Check("constraints hold", representer.violation(reduction, point), FEASIBLE, note),))
+        violation = _violation_with_integers(reduction, point)
+        return Report((Check("constraints hold", violation, FEASIBLE, note),))
     if not form.is_convex:
         return Report(tuple(_local_checks(reduction, data, point, tol)))
     known = _multipliers_from_coefficients(reduction, data, point)
@@ -182,6 +184,18 @@ def audit(
     checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     # The rank here would be that of the audited θ alone, which says nothing about Q.
     return Report(tuple(checks), None if found is None else replace(found, ranks=()))
+
+
+def _violation_with_integers(reduction: Reduction, point: Iterate) -> float:
+    """The largest violation of the problem, and of the convex one with its integers fixed where that has a form: beside
+    M·0, the size of f in |f| ≤ Mz is not that of M."""
+    fixed = integers.fixed(reduction.form, point)
+    try:
+        unit = outer_of(fixed.form).data_unit
+    except (DataError, SolverError):
+        return representer.violation(reduction, point)
+    rest = representer.violation(Reduction(fixed.form, reduction.factors), replace(point, y=fixed.rest(point)), unit)
+    return max(representer.violation(reduction, point, unit), rest)
 
 
 # ---------------------------------------------------------------- the factor, and θ

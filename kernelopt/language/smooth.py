@@ -132,6 +132,7 @@ class SmoothLoss:
         self._functions = {"value": value, "gradient": gradient, "hessian": hessian}
         self.curvature = curvature
         self.low, self.high = float(domain[0]), float(domain[1])
+        self.rounding = 0.0  # of values beyond that of their own size, as the checks so far saw it
         self._curvature = 0.0  # largest typical second derivative of the checks so far
         self.name = _name(value)
 
@@ -347,27 +348,30 @@ class SmoothLoss:
     ) -> None:
         """Compare a derivative with central differences. A second step, half as long, also gives an error estimate."""
         u, data, steps = sample
-        size, differences = np.zeros(len(u)), []
-        for step in (steps, steps / 2):
-            above, below = (self.evaluate(of, u + sign * step, data) for sign in (1, -1))
-            size = np.maximum(size, np.maximum(np.abs(above), np.abs(below)))
-            with np.errstate(invalid="ignore"):
-                differences.append((above - below) / (2 * step))
-        coarse, expected = differences
+        left, near_left, here, near_right, right = (self.evaluate(of, u + k * steps / 2, data) for k in range(-2, 3))
+        size = np.maximum.reduce([np.abs(left), np.abs(near_left), np.abs(near_right), np.abs(right)])
         with np.errstate(invalid="ignore"):
+            coarse, expected = (right - left) / (2 * steps), (near_right - near_left) / steps
+            # Values may round by more than their own size, as log cosh u does near 0: fourth differences of a smooth
+            # function are its rounding. At kinks they are more, so that they count up to the rounding of 1.
+            fourth = np.abs(left - 4 * near_left + 6 * here - 4 * near_right + right)
+            own = 16 * np.finfo(float).eps * size
+            rounding = np.minimum(_largest_of_decade(fourth, steps), np.maximum(own, 16 * np.finfo(float).eps))
+            if of == "value":
+                beyond = (np.minimum(fourth, rounding) - own)[defined & np.isfinite(fourth)]
+                self.rounding = max(self.rounding, float(np.max(beyond, initial=0.0)))
             # Truncation shows as a change with the step. Values of size s round by εs, differences by εs/step.
-            unsure = 10 * np.abs(coarse - expected) + 50 * np.finfo(float).eps * size / steps
+            unsure = 10 * np.abs(coarse - expected) + (50 * np.finfo(float).eps * size + 2 * rounding) / steps
             allowed = ACCURACY * np.maximum(np.abs(got), np.abs(expected)) + unsure
             error = np.abs(got - expected) / np.where(allowed > 0, allowed, np.finfo(float).tiny)
         error = np.where(defined & np.isfinite(error), error, 0.0)
         if error.max(initial=0.0) > 1:
             worst = int(np.argmax(error))
-            below, at, above = (self.evaluate(of, u + sign * steps, data)[worst] for sign in (-1, 0, 1))
-            left, right = (at - below) / steps[worst], (above - at) / steps[worst]
+            before, after = (here - left)[worst] / steps[worst], (right - here)[worst] / steps[worst]
             hint = ""
-            if name == "hessian" and abs(right - left) > JUMP * max(abs(left), abs(right)):
+            if name == "hessian" and abs(after - before) > JUMP * max(abs(before), abs(after)):
                 hint = (
-                    f" The slope of the gradient changes there from {left:.6g} to {right:.6g}: a SmoothLoss has a "
+                    f" The slope of the gradient changes there from {before:.6g} to {after:.6g}: a SmoothLoss has a "
                     "second derivative everywhere. Write losses that join pieces in cvxpy's atoms, such as cp.huber "
                     "and cp.square(cp.pos(u))."
                 )
@@ -375,6 +379,17 @@ class SmoothLoss:
                 f"Expected the {name} of {self.name} to be the derivative of its {of}; at {_point(u, data, worst)} it "
                 f"is {got[worst]:.6g}, where central differences give {expected[worst]:.6g}.{hint}"
             )
+
+
+def _largest_of_decade(values: Array, steps: Array) -> Array:
+    """The largest of the values at points whose steps are of the same power of ten: a single one may be 0 by chance."""
+    if not len(steps):
+        return values
+    decade = np.round(np.log10(steps)).astype(int)
+    decade -= decade.min()
+    found = np.zeros(decade.max() + 1)
+    np.maximum.at(found, decade, np.where(np.isfinite(values), values, 0.0))
+    return found[decade]
 
 
 class SmoothTerm(Elementwise):

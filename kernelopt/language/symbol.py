@@ -65,9 +65,7 @@ class PointSymbol(cp.Parameter):
             return result
         if not isinstance(result, (np.ndarray, np.number)):
             raise TypeError(f"np.{function.__name__} of points")
-        affine = function in COLUMNS and all(
-            part.is_affine_in_points for part in args[0] if isinstance(part, PointSymbol)
-        )  # fmt: skip
+        affine = function in COLUMNS and all(map(_is_plain, args[0]))
         return PointSymbol(np.shape(result), affine)
 
     def _no_value(self, *args: Any, **options: Any) -> NoReturn:
@@ -89,10 +87,18 @@ def _stood_in(value: Any) -> Any:
     return value
 
 
+def _is_plain(part: Any) -> bool:
+    """Whether a part is a symbol that is affine in the points, or holds no symbol."""
+    if isinstance(part, PointSymbol):
+        return part.is_affine_in_points
+    held = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+    return not any(isinstance(one, PointSymbol) or not _is_plain(one) for one in held)
+
+
 def _is_affine(ufunc: Any, inputs: tuple[Any, ...]) -> bool:
     """Whether rows of the result are affine functions of the points."""
     symbols = [part for part in inputs if isinstance(part, PointSymbol)]
-    if not all(part.is_affine_in_points for part in symbols):
+    if not all(map(_is_plain, inputs)):
         return False
     if ufunc in LINEAR:
         return True

@@ -27,6 +27,7 @@ class Loss(Protocol):
 
     low: float
     high: float
+    rounding: float  # of values, beyond that of their own size
 
     @property
     def anywhere(self) -> float: ...
@@ -86,6 +87,9 @@ class StatedFunction(Smooth):
     def of(self, q: Array) -> Array:
         return self.loss.value(q, self.data)
 
+    def rounding(self, q: Array, value: Array) -> Array:
+        return super().rounding(q, value) + self.loss.rounding
+
     def derivative(self, q: Array) -> Array:
         self._last[:] = [q]
         return self.loss.gradient(q, self.data)
@@ -117,7 +121,7 @@ class StatedFunction(Smooth):
         slack = ULPS * (np.abs(low) + np.abs(high))
         constant = value - slope * points
         rate = (constant[1] - constant[0]) / (high - low)
-        error = ULPS * (np.abs(value) + np.abs(slope * points)).sum(axis=0)
+        error = (ULPS * (np.abs(value) + np.abs(slope * points)) + w * self.loss.rounding).sum(axis=0)
         rounding = (np.abs(rate) + error / (high - low)) * 4 * slack + 2 * error
         found = -(constant[0] + (a - low) * rate)
         known = (low + slack <= a) & (a <= high - slack) & np.isfinite(found) & np.isfinite(rounding)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.special import expit, huber, xlogy
 
@@ -182,9 +183,14 @@ def _product(at: At, number: int, c: Array) -> Array:
     A, B = a[None, :] if a.ndim == 1 else a, b[:, None] if b.ndim == 1 else b
     C = np.expand_dims(c, -1) if b.ndim == 1 else c
     C = np.expand_dims(C, -2) if a.ndim == 1 else C
-    found = C @ np.swapaxes(B, -1, -2) if number == 0 else np.swapaxes(A, -1, -2) @ C
+    found = C @ _transposed(B) if number == 0 else _transposed(A) @ C
     x = at.x[number]
     return unbroadcast(np.asarray(found), (A if number == 0 else B).shape).reshape(x.shape)
+
+
+def _transposed(A: Any) -> Any:
+    """Aᵀ of the last two dimensions; a constant may be sparse."""
+    return A.T if sp.issparse(A) else np.swapaxes(A, -1, -2)
 
 
 def unbroadcast(c: Array, shape: tuple[int, ...]) -> Array:
@@ -434,7 +440,7 @@ def _quad_form(at: At, number: int, c: Array) -> Array:
 
 def _matrix_frac(at: At, number: int, c: Array) -> Array:
     """tr XᵀP⁻¹X: c(P⁻¹ + P⁻ᵀ)X, −cP⁻ᵀXXᵀP⁻ᵀ."""
-    X, P = at.x
+    X, P = map(dense, at.x)
     there, back = np.linalg.solve(P, X), np.linalg.solve(P.T, X)
     if number == 0:
         return c * (there + back)
@@ -561,7 +567,9 @@ OF_DATA: dict[str, Callable[[Any, Any], Array]] = {
 def numeric(node: Any, values: list[Any]) -> Any:
     """A node's value for values of its arguments and of its attributes in `DATA`."""
     name = type(node).__name__
-    return OF_DATA[name](*map(dense, values)) if name in OF_DATA else node.numeric(values)
+    if name in OF_DATA:
+        return OF_DATA[name](*map(dense, values))
+    return node.numeric(values if name in SUMS or name == "QuadForm" else [*map(dense, values)])
 
 
 # Atoms whose entries are sums of entries of arguments, or of products of these, with coefficients 0, 1 and −1.

@@ -59,7 +59,7 @@ def search(
     def keep(found: Relaxed) -> None:
         """Keep the point of a box that is a point, if it is the best so far."""
         nonlocal best
-        if found.status == Status.OPTIMAL and found.value < best.value:
+        if found.z is not None and found.value < best.value:
             best = Searched(Status.OPTIMAL, found.kept, found.value)
 
     def counts(bound: float) -> bool:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from fractions import Fraction
 from importlib import import_module
-from math import inf, isfinite, nan
+from math import gcd, inf, isfinite, lcm, nan
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -31,7 +32,7 @@ from kernelopt.support.cvxpy_parts import Compiled, compiled
 from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
 from kernelopt.support.locks import is_forked
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 
 class ConicSolver(NamedTuple):
@@ -190,6 +191,8 @@ CLARABEL_STATUSES = {
 }  # fmt: skip
 # The accuracy of a relaxation that Clarabel does not solve better, and what counts as almost solved, of the tolerance.
 SOLVED, ALMOST = 1e-2, 1e-1
+# Coefficients of equations of integers count as rational where fractions of such denominators are so near, relatively.
+LARGEST_DENOMINATOR, EXACTLY = 1000, 1e-12
 GAP = 0.5  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
 
 
@@ -367,9 +370,12 @@ def _by_branch_and_bound(
     n = len(relaxed.lower)
     found.data["int_vars_idx"] = _beside(found.data, range(first, first + n))
     of_x, of_z, kappa = _scaled_beside_integers(found.data)
+    pins = _pins(found.data, first, n)
+    if _lacks_integers(found.data, pins):
+        return Answer(Status.INFEASIBLE, False, CvxpyStats(BRANCH_AND_BOUND, solve_time=clock.now() - began))
 
     def on_box(lower: Array, upper: Array) -> branch_and_bound.Relaxed:
-        boxed, added = _boxed(found, first, lower, upper)
+        boxed, added = _boxed(found, first, lower, upper, pins)
         for accuracy in (ours, ours | _clarabel(tol * SOLVED) | _reduced(tol * ALMOST)):
             raw = boxed.answer(relaxed.problem, {"warm_start": False}, accuracy, deadline - clock.now())
             if str(raw.status) in ("CallbackTerminated", "MaxTime"):
@@ -408,12 +414,63 @@ def _beside(data: dict[str, Any], columns: Sequence[int]) -> list[int]:
     return [int(j) for j in np.union1d(columns, equations[rows].nonzero()[1])]
 
 
-def _boxed(found: Compiled, first: int, lower: Array, upper: Array) -> tuple[Compiled, Array]:
+class Pins(NamedTuple):
+    """Columns that equations tie to an integer each, z among them: x_j = ratio·z_i + shift, j = columns[k] and
+    i = owners[k]. `tied` are the rows of these equations."""
+
+    columns: Ints
+    owners: Ints
+    ratio: Array
+    shift: Array
+    tied: Ints
+
+
+def _pins(data: dict[str, Any], first: int, n: int) -> Pins:
+    """The columns that equations of two columns set equal to an integer, up to a factor and a constant."""
+    A, zero = sp.csr_array(data["A"]), data["dims"].zero
+    rows = np.flatnonzero(np.diff(A.indptr[: zero + 1]) == 2)
+    pairs, values = (part[A.indptr[rows][:, None] + [0, 1]] for part in (A.indices, A.data))
+    is_z = (pairs >= first) & (pairs < first + n)
+    one = is_z.sum(axis=1) == 1
+    rows, pairs, values, is_z = rows[one], pairs[one], values[one], is_z[one]
+    z, of_z = (np.where(is_z[:, 0], part[:, 0], part[:, 1]) for part in (pairs, values))
+    other, of_other = (np.where(is_z[:, 0], part[:, 1], part[:, 0]) for part in (pairs, values))
+    plain = np.arange(n)
+    return Pins(
+        np.concatenate([first + plain, other]), np.concatenate([plain, z - first]),
+        np.concatenate([np.ones(n), -of_z / of_other]), np.concatenate([np.zeros(n), data["b"][rows] / of_other]), rows,
+    )  # fmt: skip
+
+
+def _lacks_integers(data: dict[str, Any], pins: Pins) -> bool:
+    """Whether some equation Σ aᵢzᵢ = b of integers alone has no integer solution: b is no multiple of gcd(aᵢ).
+
+    Without bounds of z, no number of boxes would tell.
+    """
+    A = sp.csr_array(data["A"])[: data["dims"].zero]
+    is_whole = np.isin(np.arange(A.shape[1]), pins.columns[(pins.ratio == 1) & (pins.shift == 0)])
+    others = np.bincount(
+        np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))[~is_whole[A.indices]], minlength=A.shape[0]
+    )
+    for row in np.flatnonzero((others == 0) & (np.diff(A.indptr) > 0)):
+        a = A.data[A.indptr[row] : A.indptr[row + 1]]
+        shares = [Fraction(x).limit_denominator(LARGEST_DENOMINATOR) for x in a / np.abs(a).min()]
+        if any(abs(float(share) - x) > EXACTLY * abs(x) for share, x in zip(shares, a / np.abs(a).min(), strict=True)):
+            continue
+        unit = Fraction(gcd(*(share.numerator for share in shares)), lcm(*(share.denominator for share in shares)))
+        b = data["b"][row] / np.abs(a).min() / float(unit)
+        if abs(b - round(b)) > branch_and_bound.INTEGRAL * max(1.0, abs(b)):
+            return True
+    return False
+
+
+def _boxed(found: Compiled, first: int, lower: Array, upper: Array, pins: Pins) -> tuple[Compiled, Array]:
     """Clarabel's data with rows that keep columns from `first` on within bounds; and which rows these are.
 
-    Equal bounds are equations, in front of all rows; others follow the inequalities.
+    Equal bounds are equations, in front of all rows; others follow the inequalities. Elsewhere integers that are fixed
+    are put in: the error of Clarabel's z times a large constant, as in |f| ≤ Mz, would leave f what it may not have.
     """
-    data = found.data
+    data = _put_in(found.data, lower, upper, pins)
     zero, nonneg, n = data["dims"].zero, data["dims"].nonneg, len(data["c"])
     same = lower == upper
     at = np.concatenate(
@@ -429,6 +486,20 @@ def _boxed(found: Compiled, first: int, lower: Array, upper: Array) -> tuple[Com
     b = np.concatenate([e[:equal], b[: zero + nonneg], e[equal:], b[zero + nonneg :]])
     added = np.r_[0:equal, equal + zero + nonneg : len(at) + zero + nonneg]
     return found._replace(data={**data, "A": sp.csc_array(A), "b": b, "dims": dims}), added
+
+
+def _put_in(data: dict[str, Any], lower: Array, upper: Array, pins: Pins) -> dict[str, Any]:
+    """The data with fixed integers, and what is tied to them, as constants in all rows but those that tie them."""
+    fixed = (lower == upper)[pins.owners]
+    if not fixed.any():
+        return data
+    A, x = sp.csc_array(data["A"]), np.zeros(len(data["c"]))
+    x[pins.columns[fixed]] = pins.ratio[fixed] * lower[pins.owners[fixed]] + pins.shift[fixed]
+    owners = np.repeat(np.arange(A.shape[1]), np.diff(A.indptr))
+    out = np.isin(owners, pins.columns[fixed]) & ~np.isin(A.indices, pins.tied)
+    constant = np.bincount(A.indices[out], A.data[out] * x[owners[out]], minlength=A.shape[0])
+    rest = sp.csc_array((A.data[~out], (A.indices[~out], owners[~out])), shape=A.shape)
+    return {**data, "A": rest, "b": data["b"] - constant}
 
 
 def _told_bound(found: Compiled, raw: Any, kappa: float) -> float:

@@ -226,3 +226,24 @@ def test_rules_ask_for_affine_expressions_only():
     check = problem.verify()["everywhere in [0, 6]"]
     assert b.value == 0.25 and theta.value is F0
     assert check.passed and check.number == 0
+
+
+@pytest.mark.parametrize("by", ["sum", "column_stack", "tuple"])
+def test_lists_of_computed_numbers_are_code(by):
+    """A list that holds numbers computed from the points is as much code as an array of them."""
+
+    def bump(P):
+        return [5 * np.exp(-(((x - 0.43217) / 1e-6) ** 2)) for x in P[:, 0]]
+
+    forms = {
+        "sum": lambda P: -2 + 0 * P[:, 0] + bump(P),
+        "column_stack": lambda P: -2 + np.column_stack([P[:, 0], bump(P)]) @ [0.0, 1.0],
+        "tuple": lambda P: -2 + 0 * P[:, 0] + tuple(bump(P)),
+    }
+    theta, points = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), np.linspace(0, 1, 20)[:, None]
+    box = ko.everywhere(lambda P: theta(P) >= forms[by](P), 0.0, 1.0)
+    problem = ko.Problem(
+        cp.Minimize(cp.sum_squares(theta(points) - np.sin(5 * points[:, 0])) + 0.1 * ko.sum_squares(theta)), [box]
+    )
+    problem.solve()
+    assert problem.status == "optimal_inaccurate" and ASSUMED in str(problem.certificate)

@@ -234,3 +234,40 @@ FOUND = [7, 20, 37, 41, 44, 141, 1025]
 @pytest.mark.parametrize("seed", [*FOUND, *range(2)])
 def test_enumeration_says_the_same(seed):
     assert wrong(Case(seed)) == ("optimal", None)
+
+
+@pytest.mark.parametrize(("scale", "M"), [(1.0, 1e2), (1.0, 1e6), (1e3, 1e6)])
+def test_large_constants_do_not_lose_the_best_point(scale, M):
+    """Three of |fᵢ| ≤ Mzᵢ may be open; relaxations of cubes in cones, of which the solver leaves some inaccurate."""
+    points = np.random.default_rng(0).normal(size=(6, 2))
+    targets = scale * np.random.default_rng(1).normal(size=6)
+    best = np.inf
+    for open_rows in [*itertools.combinations(range(5), 3), None]:
+        theta, b, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Variable(5, boolean=True)
+        f = theta(points)
+        constraints = [cp.abs(b) <= 10 * scale]
+        if open_rows is None:
+            constraints += [cp.abs(f[:5]) <= M * z, cp.sum(z) == 3]
+        else:
+            constraints += [f[i] == 0 for i in range(5) if i not in open_rows]
+        objective = cp.sum_squares(f + b - targets) + 0.001 * cp.power(ko.norm(theta), 3)
+        problem = ko.Problem(cp.Minimize(objective), constraints)
+        value = problem.solve()
+        best = best if open_rows is None else min(best, value)
+    assert value == pytest.approx(best, rel=1e-6)
+    assert np.abs(f.value[:5][z.value == 0]).max() <= 1e-6 * scale
+    assert problem.verify().checks[-2].passed
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "status"), [(2, -2, 1, "infeasible"), (6, -9, 3, "optimal"), (0.6, -0.9, 0.4, "infeasible"),
+                                (0.1, 0.2, 0.3, "optimal"), (1, 2**0.5, 0, "optimal")],
+)  # fmt: skip
+def test_equations_of_integers_without_bounds(a, b, c, status):
+    """ax + bz = c has integer solutions only where c is a multiple of gcd(a, b): no number of boxes would tell."""
+    theta, x, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(integer=True), cp.Variable(integer=True)
+    problem = ko.Problem(
+        cp.Minimize(cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta) + 0.1 * cp.square(x)), [a * x + b * z == c]
+    )
+    problem.solve()
+    assert problem.status == status

@@ -383,3 +383,19 @@ def test_multipliers_of_a_function_are_its_coefficients(lam):
     problem.solve(rank_tol=1e-13)
     (nu,) = verification._multipliers_from_coefficients(reduction_of(problem), problem._outer(), point_of(problem))
     assert np.abs(nu) == pytest.approx(np.abs(2 * (theta.value(X) - TARGETS)), rel=1e-4, abs=1e-6)
+
+
+def test_constraints_beside_integers_are_in_units_of_the_data():
+    """θ = 0 is all that θ(X) = 0 allows; beside M·0, a prediction of 1 is no rounding of M."""
+    theta, z = ko.Theta(KERNEL), cp.Variable(2, boolean=True)
+    f = theta(X[:4])
+    problem = ko.Problem(cp.Minimize(cp.norm1(f - TARGETS[:4]) + cp.sum(z)), [f == 0])
+    problem.solve()
+    assert problem.status == "optimal" and problem.verify().passed
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - TARGETS[:4]) + cp.sum(z)), [cp.abs(f[:2]) <= 1e6 * z])
+    problem.solve()
+    reduction, point = reduction_of(problem), point_of(problem)
+    [before] = [value for value in point.y if value is not None]
+    wrong = replace(point, v=tuple(v + 1.0 for v in point.v), y=(np.zeros_like(before),))
+    _, wrong = verification.representer.invert(reduction, verification.representer.evaluate(reduction, wrong))
+    assert verification._violation_with_integers(reduction, wrong) > 1e-2

@@ -788,3 +788,21 @@ def test_from_jax_says_what_jax_can_not_do(function):
     loss = ko.SmoothLoss.from_jax(function)
     with pytest.raises(OptionError, match=r"Write it with jax\.numpy"):
         loss(ko.Theta(KERNEL)(X))
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e-5, 1e-8])
+def test_values_that_round_by_more_than_their_size(unit):
+    """log cosh e ≈ ½e² of small residuals is a difference of numbers near log 2: the interval holds what that loses."""
+    loss = ko.SmoothLoss(
+        lambda u, y: np.logaddexp(u - y, y - u) - np.log(2), lambda u, y: np.tanh(u - y),
+        lambda u, y: 1 - np.tanh(u - y) ** 2,
+    )  # fmt: skip
+    theta, y = ko.Theta(KERNEL), unit * Y
+    problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X), y)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    if unit == 1.0:
+        assert problem.status == "optimal"
+        return
+    squares = 0.1 * y @ np.linalg.solve(KERNEL(X) + 0.2 * np.eye(N), y)
+    room = 2 * unit**2 * squares  # the next term of the series
+    assert problem.certificate.lower - room <= squares <= problem.certificate.upper + room

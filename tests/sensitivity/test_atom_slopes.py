@@ -6,6 +6,7 @@ import pkgutil
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from cvxpy.atoms.affine.wraps import (
     hermitian_wrap,
     nonneg_wrap,
@@ -158,6 +159,8 @@ CASES = {
     "MulExpression": [
         (lambda a: C @ a, lambda a: C @ a, [x]),
         (lambda a: a @ C.T, lambda a: a @ C.T, [x]),
+        (lambda a: sp.csr_array(C) @ a, lambda a: C @ a, [x]),
+        (lambda a: a @ sp.csc_matrix(C.T), lambda a: a @ C.T, [x]),
         (lambda a, b: a @ b, np.matmul, [x, z]),
         (lambda a, b: a @ b.T, lambda a, b: a @ b.T, [X, Y]),
         (lambda a, b: a @ b, np.matmul, [A, X]),
@@ -254,6 +257,7 @@ CASES = {
     ],
     "QuadForm": [(lambda v: cp.quad_form(v, sym(A)), lambda v: v @ sym(A) @ v, [x[:3]])],
     "MatrixFrac": [
+        (lambda v: cp.matrix_frac(v, sp.csc_array(2 * np.eye(3))), lambda v: v @ v / 2, [x[:3]]),
         (lambda v, M: cp.matrix_frac(v, spd(M)), lambda v, M: v @ np.linalg.inv(sym(M)) @ v, [x[:3], A]),
         (lambda V, M: cp.matrix_frac(V, spd(M)), lambda V, M: np.trace(V.T @ np.linalg.inv(sym(M)) @ V), [X, A]),
     ],
