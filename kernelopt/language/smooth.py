@@ -32,6 +32,9 @@ FRACTIONS = np.array([0.03, 0.2, 0.45, 0.7, 0.97])
 ACCURACY = 1e-5
 # Step of central differences, relative to u and the data's unit: ε^(1/3) balances truncation ∝ h² and rounding ∝ ε/h.
 STEP = float(np.finfo(float).eps) ** (1 / 3)
+# Of that step: the distance of points whose fourth differences show rounding; and times what they show, the allowance
+# for a difference of two values.
+SMALL, MEASURED = 1 / 32, 4.0
 # A change of the gradient over this fraction of a step, relative to its change over the whole step, from which on it is
 # a jump. A continuous gradient that is smooth on the scale of a step changes by NARROW itself.
 NARROW, JUMP = 1e-3, 0.5
@@ -288,6 +291,7 @@ class SmoothLoss:
             self._require_convex(np.where(defined, second, 0.0), u, data)
         self._curvature = max(self._curvature, _typical(second))
         self._require_differentiable(u, data, steps, second, defined)
+        self.rounding = max(self.rounding, self._rounding_of_values(u, data, steps, defined))
         self._compare("gradient", "value", (u, data, steps), gradient, defined)
         self._compare("hessian", "gradient", (u, data, steps), second, defined)
 
@@ -348,30 +352,28 @@ class SmoothLoss:
     ) -> None:
         """Compare a derivative with central differences. A second step, half as long, also gives an error estimate."""
         u, data, steps = sample
-        left, near_left, here, near_right, right = (self.evaluate(of, u + k * steps / 2, data) for k in range(-2, 3))
-        size = np.maximum.reduce([np.abs(left), np.abs(near_left), np.abs(near_right), np.abs(right)])
+        size, differences = np.zeros(len(u)), []
+        for step in (steps, steps / 2):
+            above, below = (self.evaluate(of, u + sign * step, data) for sign in (1, -1))
+            size = np.maximum(size, np.maximum(np.abs(above), np.abs(below)))
+            with np.errstate(invalid="ignore"):
+                differences.append((above - below) / (2 * step))
+        coarse, expected = differences
         with np.errstate(invalid="ignore"):
-            coarse, expected = (right - left) / (2 * steps), (near_right - near_left) / steps
-            # Values may round by more than their own size, as log cosh u does near 0: fourth differences of a smooth
-            # function are its rounding. At kinks they are more, so that they count up to the rounding of 1.
-            fourth = np.abs(left - 4 * near_left + 6 * here - 4 * near_right + right)
-            own = 16 * np.finfo(float).eps * size
-            rounding = np.minimum(_largest_of_decade(fourth, steps), np.maximum(own, 16 * np.finfo(float).eps))
-            if of == "value":
-                beyond = (np.minimum(fourth, rounding) - own)[defined & np.isfinite(fourth)]
-                self.rounding = max(self.rounding, float(np.max(beyond, initial=0.0)))
             # Truncation shows as a change with the step. Values of size s round by εs, differences by εs/step.
-            unsure = 10 * np.abs(coarse - expected) + (50 * np.finfo(float).eps * size + 2 * rounding) / steps
+            beyond = MEASURED * self.rounding if of == "value" else 0.0
+            unsure = 10 * np.abs(coarse - expected) + (50 * np.finfo(float).eps * size + beyond) / steps
             allowed = ACCURACY * np.maximum(np.abs(got), np.abs(expected)) + unsure
             error = np.abs(got - expected) / np.where(allowed > 0, allowed, np.finfo(float).tiny)
         error = np.where(defined & np.isfinite(error), error, 0.0)
         if error.max(initial=0.0) > 1:
             worst = int(np.argmax(error))
-            before, after = (here - left)[worst] / steps[worst], (right - here)[worst] / steps[worst]
+            below, at, above = (self.evaluate(of, u + sign * steps, data)[worst] for sign in (-1, 0, 1))
+            left, right = (at - below) / steps[worst], (above - at) / steps[worst]
             hint = ""
-            if name == "hessian" and abs(after - before) > JUMP * max(abs(before), abs(after)):
+            if name == "hessian" and abs(right - left) > JUMP * max(abs(left), abs(right)):
                 hint = (
-                    f" The slope of the gradient changes there from {before:.6g} to {after:.6g}: a SmoothLoss has a "
+                    f" The slope of the gradient changes there from {left:.6g} to {right:.6g}: a SmoothLoss has a "
                     "second derivative everywhere. Write losses that join pieces in cvxpy's atoms, such as cp.huber "
                     "and cp.square(cp.pos(u))."
                 )
@@ -380,16 +382,17 @@ class SmoothLoss:
                 f"is {got[worst]:.6g}, where central differences give {expected[worst]:.6g}.{hint}"
             )
 
+    def _rounding_of_values(self, u: Array, data: tuple[Array, ...], steps: Array, defined: Array) -> float:
+        """By how much values round beyond 16ε times their own size, as log cosh u does near 0; at most 16ε.
 
-def _largest_of_decade(values: Array, steps: Array) -> Array:
-    """The largest of the values at points whose steps are of the same power of ten: a single one may be 0 by chance."""
-    if not len(steps):
-        return values
-    decade = np.round(np.log10(steps)).astype(int)
-    decade -= decade.min()
-    found = np.zeros(decade.max() + 1)
-    np.maximum.at(found, decade, np.where(np.isfinite(values), values, 0.0))
-    return found[decade]
+        Fourth differences of a smooth function are its rounding; at a kink they shrink with the step.
+        """
+        eps = float(np.finfo(float).eps)
+        values = [self.evaluate("value", u + k * SMALL * steps, data) for k in range(-2, 3)]
+        with np.errstate(invalid="ignore"):
+            fourth = np.abs(sum(c * value for c, value in zip((1, -4, 6, -4, 1), values, strict=True)))
+            beyond = np.minimum(fourth, 16 * eps) - 16 * eps * np.max(np.abs(values), axis=0)
+        return float(np.max(beyond[defined & np.isfinite(fourth)], initial=0.0))
 
 
 class SmoothTerm(Elementwise):

@@ -17,6 +17,7 @@ from kernelopt.support.types import Array, Ints
 # smaller one may be rounding of the slopes.
 NEARBY = 1e-10
 DOUBLINGS = 60  # of a step, until the slope has changed by that much
+FLAT = 1e-9  # relative to an argument with a curvature of 0: the first step from there
 # Distance of slopes from the ends of their interval, relative to these. At an end no finite argument may have the
 # slope; a larger distance costs accuracy of the dual point.
 INSIDE = 1e-9
@@ -52,12 +53,8 @@ def range_of_slopes(loss: Loss, data: tuple[Array, ...], factor: Array) -> tuple
     for q in loss.outwards():
         slope = factor * loss.gradient(np.full(len(factor), q), data)
         low, high = np.fmin(low, slope), np.fmax(high, slope)
-    # A margin relative to each end, or to the other end where one is 0, keeps slopes that some point attains.
-    least = np.fmin(np.where(low != 0, np.abs(low), np.inf), np.where(high != 0, np.abs(high), np.inf))
-    least = np.where(np.isfinite(least) & (high > low), least, 0.0)
-    margins = [
-        INSIDE * np.where(np.isfinite(end) & (high > low), np.maximum(np.abs(end), least), 0.0) for end in (low, high)
-    ]
+    # A margin relative to each end keeps slopes that some point attains. A slope of 0 is attained, to double precision.
+    margins = [INSIDE * np.where(np.isfinite(end) & (high > low), np.abs(end), 0.0) for end in (low, high)]
     return low + margins[0], high - margins[1]
 
 
@@ -125,7 +122,12 @@ class StatedFunction(Smooth):
         rounding = (np.abs(rate) + error / (high - low)) * 4 * slack + 2 * error
         found = -(constant[0] + (a - low) * rate)
         known = (low + slack <= a) & (a <= high - slack) & np.isfinite(found) & np.isfinite(rounding)
-        return Bounded(np.where(known, found, np.inf), np.where(known, rounding, 0.0))
+        found, rounding = np.where(known, found, np.inf), np.where(known, rounding, 0.0)
+        for there, at in zip(slope, value, strict=True):  # wh is at least its value where its slope is 0
+            flat, own = (a == 0) & (there == 0) & np.isfinite(at), ULPS * np.abs(at) + w * self.loss.rounding
+            flat &= ~(found + rounding < own - at)
+            found, rounding = np.where(flat, -at, found), np.where(flat, own, rounding)
+        return Bounded(found, rounding)
 
     def _around(self, q: Array) -> list[Array]:
         """Points below and above q at which the slope differs by a little more than rounding, inside of the domain."""
@@ -137,6 +139,7 @@ class StatedFunction(Smooth):
             with np.errstate(divide="ignore", over="ignore"):
                 longest = 1e6 * np.maximum(np.abs(q), 1.0)
                 step = np.clip(wanted / curvature, 1e-12 * np.maximum(np.abs(q), 1e-3), longest)
+                step = np.where(curvature > 0, step, FLAT * np.maximum(np.abs(q), 1e-3))
             for _ in range(DOUBLINGS):
                 point = q + sign * step
                 point = np.where(sign * (point - end) >= 0, 0.5 * (q + end), point)

@@ -806,3 +806,21 @@ def test_values_that_round_by_more_than_their_size(unit):
     squares = 0.1 * y @ np.linalg.solve(KERNEL(X) + 0.2 * np.eye(N), y)
     room = 2 * unit**2 * squares  # the next term of the series
     assert problem.certificate.lower - room <= squares <= problem.certificate.upper + room
+
+
+@pytest.mark.parametrize("norm", [ko.sum_squares, ko.norm])
+@pytest.mark.parametrize("weight", [1.0, 1e-2])
+def test_slopes_without_a_bound_beside_slopes_of_zero(norm, weight):
+    """max(0, 1 − yu)³: where its slope is 0, its multiplier is, too, however large other slopes are."""
+    labels = np.where(Y > 0, 1.0, -1.0)
+    loss = ko.SmoothLoss(
+        lambda u, y: np.maximum(1 - u * y, 0) ** 3, lambda u, y: -3 * y * np.maximum(1 - u * y, 0) ** 2,
+        lambda u, y: 6 * y**2 * np.maximum(1 - u * y, 0),
+    )  # fmt: skip
+    values = []
+    for stated in (loss, lambda f, y: cp.power(cp.pos(1 - cp.multiply(y, f)), 3)):
+        theta, b = ko.Theta(KERNEL), cp.Variable()
+        problem = ko.Problem(cp.Minimize(cp.sum(stated(theta(X) + b, labels)) + weight * norm(theta)))
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-5)
