@@ -99,7 +99,7 @@ def exchange(
                 return best
             has_room, shifts = False, 0 * shifts
             continue
-        looks = [look(*box) for box in boxes]
+        looks = [look(*box, is_over=is_over) for box in boxes]
         answer = Exchanged(problem, found, tuple(one.bound for one in looks), imposed, tuple(points), ())
         relaxed = found if relaxed is None else relaxed if shifts.any() else tightest(relaxed, found)
         best = better(best, answer)
@@ -196,10 +196,13 @@ def note(boxes: Sequence[Everywhere], found: Exchanged) -> None:
         box.least = found.least[k] if found.least else None
 
 
-def look(box: Everywhere, structure: Structure, parts: int = 1) -> LeastValue:
+def look(
+    box: Everywhere, structure: Structure, parts: int = 1, is_over: Callable[[], bool] = lambda: False
+) -> LeastValue:
     """The proven least value of g at the present θ and variables, and local minima below 0.
 
-    Raises DataError where g is not what the proof takes it to be.
+    Once `is_over`, no further cells are looked at: the bound is then lower than it need be. Raises DataError where g is
+    not what the proof takes it to be.
     """
     bounds = structure.bounds()
 
@@ -207,7 +210,7 @@ def look(box: Everywhere, structure: Structure, parts: int = 1) -> LeastValue:
         return np.asarray(box.margin(P).value, dtype=float).reshape(len(P), -1)
 
     corners = box.lower, box.upper
-    found = least_value(g, bounds, structure.rounding(), corners, parts, structure.examine)
+    found = least_value(g, bounds, structure.rounding(), corners, parts, structure.examine, is_over)
     if not len(found.points):
         return found
     width = np.where(box.upper > box.lower, box.upper - box.lower, 1.0)

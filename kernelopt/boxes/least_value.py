@@ -101,12 +101,14 @@ def least_value(  # noqa: PLR0917
     box: tuple[Array, Array],
     parts: int = 1,
     examine: Callable[[Cells], None] = lambda cells: None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> LeastValue:
     """A lower bound of min g over a box, up to 0 at least where that is possible.
 
     g : points (n, d) to values (n, K); bounds : how far they are below multilinear interpolants at most
     rounding : (K,) errors of the values
     parts : cells per column at first; examine : called with all cells before they are judged
+    is_over : whether to halve no more cells
     """
     lower, upper = box
     d = len(lower)
@@ -133,7 +135,7 @@ def least_value(  # noqa: PLR0917
             proven = (at_corners.min(axis=1) - drop.sum(axis=2)).min(axis=1)
         enough = 0.0 if best >= 0 else (1 + SHARE) * best
         done = proven >= enough
-        if cells > MOST_CELLS:
+        if cells > MOST_CELLS or is_over():
             done[:] = True
         bound = min(bound, float(proven[done].min(initial=np.inf)))
         low, size, drop = low[~done], size[~done], drop[~done]

@@ -53,11 +53,11 @@ class Precomputed(Kernel):
     _precision: float = field(init=False)
 
     def __post_init__(self) -> None:
+        Q = real_array(self.Q, "the precomputed kernel matrix")
         given = np.asarray(self.Q).dtype
         rounded = given.kind == "f" and given.itemsize < np.dtype(float).itemsize
         precision = float(np.finfo(given if rounded else float).eps)
         tolerance = 10 * precision if rounded else 1e-12  # above the unit roundoffs 5e-4, 6e-8 and 1e-16
-        Q = real_array(self.Q, "the precomputed kernel matrix")
         if Q.ndim != 2 or Q.shape[0] != Q.shape[1] or Q.size == 0:
             raise DataError(
                 f"Expected a square kernel matrix of shape (N, N); got shape {Q.shape}. Kernel values "

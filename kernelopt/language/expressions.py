@@ -22,6 +22,7 @@ from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN, Prediction, PredictionData, ThetaLeaf, ThetaNorm
 from kernelopt.language.symbol import PointSymbol, is_stand_in, points_of
 from kernelopt.support.checks import is_integer, is_real, require_kind, shown
+from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
 
 # Kinds of `norm` for a matrix θ, and their names in messages.
@@ -269,7 +270,7 @@ for _name, _symbol in {
 ThetaExpression.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
-class Theta(ThetaExpression):
+class Theta(ThetaExpression, metaclass=Hinting):
     """The parameter vector θ of a kernel's feature space; never formed.
 
     `theta(X)` are its predictions θᵀF(xᵢ), an affine cvxpy expression.

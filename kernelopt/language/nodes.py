@@ -6,6 +6,7 @@ curvature and sign rules work on them unchanged; only `kernelopt.Problem` knows 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import sqrt
 from typing import Any, NoReturn
 
@@ -164,6 +165,9 @@ class Prediction(_Unmasked, AffAtom):
     def _beside(self, other: Any) -> Any:
         """What stands in a sum or comparison with predictions. Raises DataError for masked entries and other shapes."""
         shape = getattr(_unmasked(other), "shape", ())
+        if isinstance(other, (list, tuple)):
+            with suppress(ValueError):  # rows of different lengths, which cvxpy refuses
+                shape = np.shape(other)
         try:
             np.broadcast_shapes(self.shape, shape)
         except (TypeError, ValueError):

@@ -495,8 +495,12 @@ class _NormSearch:
         self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R}, self.engine.sparse)
         if start is None and self.first is not None and self.first.kept is not None:
             start = _point(self.problem, self.first)
-        self.problem = first_point.with_origin(self.problem, self.watch) if start is None else self.problem
-        self.point, self.at = self.engine.solve(self.problem, self.watch, start), R
+        warm, self.at = start is not None, R
+        self.problem = self.problem if warm else first_point.with_origin(self.problem, self.watch)
+        self.point = self.engine.solve(self.problem, self.watch, start)
+        if warm and self.point.stopped is None and self._is_infeasible():  # the start may be to blame
+            self.problem = first_point.with_origin(self.problem, self.watch)
+            self.point = self.engine.solve(self.problem, self.watch, None)
         if self.point.stopped is not None:
             raise _EndedError
         columns = _columns(self.reduction, self.problem, self.odd)

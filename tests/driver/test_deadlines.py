@@ -1,5 +1,7 @@
 """Time limits, by the order of events: a clock that ticks at each reading, or that a kernel moves."""
 
+import sys
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -220,3 +222,22 @@ def test_no_bound_of_terms_where_one_function_has_two_slopes():
         problem = ko.Problem(cp.Minimize(loss(theta(X)) + ko.sum_squares(theta)))
         problem.solve(max_rank=2, certify="estimate")
         assert problem.certificate.of_terms is None
+
+
+def test_the_limit_ends_the_search_of_a_box(monkeypatch):
+    """Cells that are not halved any more leave a lower bound that proves less, and no answer is lost."""
+    now, module = moved(monkeypatch), sys.modules["kernelopt.boxes.least_value"]
+    ours = module._halved
+
+    def slow(*arguments):
+        now.now += 1.0
+        return ours(*arguments)
+
+    monkeypatch.setattr(module, "_halved", slow)
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    theta = ko.Theta(ko.kernels.Laplacian(sigma=1.0))
+    box = ko.everywhere(lambda P: theta(P) <= 0.1, [-1, -1], [1, 1])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - X[:, 0]) + 0.01 * ko.sum_squares(theta)), [box])
+    problem.solve(time_limit=3.5)
+    assert problem.status == "user_limit" and now.now <= 6.0
+    assert theta.value is not None and np.isfinite(box.least)

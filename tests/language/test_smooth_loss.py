@@ -824,3 +824,18 @@ def test_slopes_without_a_bound_beside_slopes_of_zero(norm, weight):
         values.append(problem.solve())
         assert problem.status == "optimal"
     assert values[0] == pytest.approx(values[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4, 6])
+def test_a_search_for_the_norm_begins_again_where_its_start_misleads(seed):
+    """A domain, a bound that is active and a small ‖θ‖: from the last R's answer engines end outside of the bound."""
+    y, weights = np.array([0.083, 1.007, 0.527]), np.array([1.88, 0.44, 0.98])
+    loss = ko.SmoothLoss(
+        lambda u, y: u - y * np.log(u), lambda u, y: 1 - y / u, lambda u, y: y / u**2, domain=(0, np.inf)
+    )  # fmt: skip
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.5**0.5))
+    f = theta(np.random.default_rng(seed).normal(size=(3, 2)))
+    problem = ko.Problem(cp.Minimize(weights @ loss(f, y) + 0.001 * ko.norm(theta)), [f <= 0.8])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert [attempt.claimed for attempt in problem.solver_stats.attempts] == ["optimal"]

@@ -19,6 +19,7 @@ from kernelopt.errors import (
     DCPError,
     KernelError,
     KernelOptError,
+    KeywordError,
     MemoryLimitError,
     NotPSDError,
     ParameterError,
@@ -705,3 +706,14 @@ def test_every_error_is_ours():
     for name in ko.errors.__dict__.values():
         if isinstance(name, type) and issubclass(name, Exception):
             assert issubclass(name, KernelOptError)
+
+
+def test_lists_of_another_shape_and_keywords_of_theta():
+    f = ko.Theta(ko.kernels.Gaussian(sigma=1.0))(np.zeros((6, 2)))
+    with pytest.raises(DataError, match=r"array of shape \(6,\), as predictions have, beside them; got shape \(2,\)"):
+        f >= [1, 2]  # noqa: B015
+    assert (f <= [1, 2, 3, 4, 5, 6]).shape == (6,)
+    with pytest.raises(DataError, match="rows of different lengths"):
+        ko.kernels.Precomputed([[1, 2], [2]])
+    with pytest.raises(KeywordError, match=r"of Theta, kernel, outputs, name; got output=2\. Did you mean outputs\?"):
+        ko.Theta(ko.kernels.Linear(), output=2)
