@@ -44,6 +44,10 @@ WARM = 200
 MANY = 20
 # Variables, bounds of maxima included, up to which the interior point's dense systems are worth a try.
 JOINT = 3000
+# Equations from which the interior point is tried first: their multipliers have no ends, so that the augmented
+# Lagrangian's take many rounds. 1000 rows with 150 equations take .9 to 1.6 s in place of 2.1 to 7.1, 300 rows on the
+# simplex 1.0 in place of 5.2, and 30 equations the same time either way.
+EQUATIONS = 20
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 # Without a norm of θ, problems with this many times as many rows as variables are solved with v among the free columns:
@@ -240,6 +244,8 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     if shape.maxima > MANY:
         first = [] if shape.smooth else ["PROXIMAL_POINT"]
         return [*first, "INTERIOR_POINT"] if size + shape.maxima < JOINT else first
+    if shape.equations > EQUATIONS and size < JOINT:
+        return ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"]
     if shape.machine and size >= WIDE * shape.machine:
         return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
     if size < _large(shape, warm):

@@ -20,7 +20,7 @@ from kernelopt.solvers.coupling import LinearMap
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
 from kernelopt.solvers.structured import Structured
-from kernelopt.solvers.watch import Watch
+from kernelopt.solvers.watch import FEASIBLE, Watch
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
@@ -41,6 +41,8 @@ FREE = 1e-10
 # Consecutive iterations without a better merit after which the method ends: rounding keeps the gap open, however small
 # μ becomes. Hard problems take 35 iterations in all.
 STALLED = 15
+# The same while equations do not hold: full steps make them hold wherever some θ in the factor's span meets them.
+UNMET = 4
 BACKTRACKS = 30  # halvings of a step that leaves a domain: down to 2⁻³⁰ ≈ 1e-9 of it
 # Largest distance of a warm start's multiplier from the finite end of its box, in units of its last value or of a
 # typical one. For k near 0 the central path has it far out, where it would spoil the next steps.
@@ -251,6 +253,7 @@ class _Method:
     def run(self, watch: Watch) -> tuple[Point, bool]:
         """The best iterate, and whether the watch calls it good enough."""
         rank, best, short, since = self.p.rank, self._judged(), 0, 0
+        has_equations = bool(np.any(self.free & (self.p.rho == 0)))
         try:
             for _ in range(MOST):
                 if watch(best, rank):
@@ -264,7 +267,8 @@ class _Method:
                 since += 1
                 if self.merit(point) < self.merit(best):
                     best, since = point, 0
-                elif length < TINY or short >= STUCK or since >= STALLED:
+                unmet = has_equations and best.violation > FEASIBLE * watch.unit
+                if since and (length < TINY or short >= STUCK or since >= (UNMET if unmet else STALLED)):
                     break
         except (OutOfTimeError, KeyboardInterrupt) as stop:
             return replace(best, stopped=stop), False

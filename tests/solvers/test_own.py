@@ -587,7 +587,28 @@ def test_a_search_for_a_norm_begins_inside_of_all_domains(monkeypatch, start):
     asked, answer = [], SimpleNamespace(stopped=None, x=np.array([3.0, 4.0, 9.0]))
     engine = SimpleNamespace(sparse=False, solve=lambda problem, watch, start: asked.append((problem, start)) or answer)
     search = SimpleNamespace(
-        reduction=None, outer=None, engine=engine, watch=None, fixed={}, odd=0, first=None, root_scale=2.0
-    )
+        reduction=None, outer=None, engine=engine, watch=None, fixed={}, odd=0, first=None, root_scale=2.0,
+        _is_infeasible=lambda: False,
+    )  # fmt: skip
     assert engines._NormSearch.solve_at(search, 0.5, start) == 2.5
     assert asked == [("the problem with an origin" if start is None else "the problem", start)]
+
+
+@pytest.mark.parametrize(("equations", "chosen"), [(10, "AUGMENTED_LAGRANGIAN"), (60, "INTERIOR_POINT")])
+def test_many_equations_are_for_the_interior_point(equations, chosen):
+    points = np.random.default_rng(0).normal(size=(500, 3))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.3))
+    f, y = theta(points), np.sin(points[:, 0])
+    problem = ko.Problem(cp.Minimize(cp.norm1(f - y) + ko.sum_squares(theta)), [f[:equations] == 1.1 * y[:equations]])
+    problem.solve()
+    assert problem.status == "optimal" and problem.solver_stats.solver_name == chosen
+
+
+def test_equations_that_the_span_of_a_factor_does_not_meet_end_the_interior_point_early():
+    """Three columns can't meet twelve equations: full steps show that soon."""
+    points = np.random.default_rng(0).normal(size=(40, 3))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(points)
+    problem = ko.Problem(cp.Minimize(cp.norm1(f) + ko.sum_squares(theta)), [f[:12] == 1.0])
+    problem.solve(solver="INTERIOR_POINT", max_rank=3)
+    assert problem.status != "optimal" and problem.solver_stats.num_iters <= 12
