@@ -27,6 +27,7 @@ from kernelopt.language.expressions import Theta
 from kernelopt.results.history import Round
 from kernelopt.results.solution import Attempt, SolverStats, Status
 from kernelopt.solvers import engines
+from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.engines import Start
 from kernelopt.support import clock
 from kernelopt.support.progress import GapBar
@@ -51,6 +52,13 @@ class Stated:
     @property
     def rows(self) -> int:
         return max((len(link.rows) for link in self.form.predictions), default=0)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether there is an equation for every other row, or more: few θ in the span of a coarse factor meet them."""
+        if self.outer is None or not 0 < self.rows <= FEW:
+            return False
+        return 2 * shape_of(self.form, self.outer).equations >= self.rows
 
 
 class Factored(NamedTuple):
@@ -329,8 +337,8 @@ def _first(
     """The first step, and the factors that it continues: as fine as asked for, coarser where a certificate judges
     them, or as fine as an earlier solve needed."""
     first = policy.first(options, stated.rows) if judged else options
-    if grows and stated.form.outer.is_mixed_integer():
-        first = policy.full(options)  # no certificate could ask for a finer one later
+    if grows and (stated.form.outer.is_mixed_integer() or stated.is_tied):
+        first = policy.full(options)  # with integers no certificate could ask for a finer one later
     if left.factored is None or left.asked is None:
         return Step(first), {}
     # Where the caller leaves the rank open, another rank_tol alone is no reason to factor again.

@@ -244,7 +244,7 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     if shape.maxima > MANY:
         first = [] if shape.smooth else ["PROXIMAL_POINT"]
         return [*first, "INTERIOR_POINT"] if size + shape.maxima < JOINT else first
-    if shape.equations > EQUATIONS and size < JOINT:
+    if shape.equations > EQUATIONS and size < 2 * JOINT:
         return ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"]
     if shape.machine and size >= WIDE * shape.machine:
         return ["AUGMENTED_LAGRANGIAN", "INTERIOR_POINT"]
