@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from kernelopt import factorization
+from kernelopt.compiler import representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer
@@ -196,7 +197,12 @@ def _by_multipliers(  # noqa: PLR0917
         raise SolverError(f"{MULTIPLIERS} broke down. Try another solver, or verbose=True for more.")
     a = on_rows.multipliers(problem, pieces, found)
     point, last = on_rows.iterate(problem, reduction, pieces, found, a), found.point
-    if last.violation > INFEASIBLE * watch.unit and last.stopped is None:
+    violated = last.violation > INFEASIBLE * watch.unit and last.stopped is None
+    if violated and reduction.form.proximal:  # bounds of inner functions are no constraints that are stated
+        there = representer.evaluate(reduction, point)
+        met = representer.violation(reduction, there, outer.data_unit) <= INFEASIBLE
+        violated = not (met and isfinite(there.value))
+    if violated:
         known = "without solver= it is found out whether there is one"
         if reduction.form.proximal:
             known = "whether there is one is not known, as no other solver takes a ProximalLoss"

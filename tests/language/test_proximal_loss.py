@@ -322,3 +322,20 @@ def test_what_cvxpy_asks_of_its_atom():
     assert repr(DISTANCE) == "ProximalLoss(distance)" and found.name().startswith("distance(")
     assert repr(ko.ProximalLoss(conjugate, conjugate, prox)) == "ProximalLoss(conjugate)"
     assert repr(ko.ProximalLoss(value, conjugate, prox)) == "ProximalLoss(ProximalLoss)"
+
+
+def test_within_other_functions_it_takes_the_systems_that_it_needs():
+    """No other solver could do better, and bounds of inner functions are no constraints that may be violated."""
+    X = np.linspace(0, 1, 8)[:, None]
+    targets = 10 * np.random.default_rng(0).normal(size=8)
+    squares = ko.ProximalLoss(
+        lambda S, y: (S[:, 0] - y) ** 2, lambda A, w, y: A[:, 0] * y + A[:, 0] ** 2 / (4 * w),
+        lambda Z, t, y: (Z + 2 * t[:, None] * y[:, None]) / (1 + 2 * t[:, None]),
+    )  # fmt: skip
+    values = []
+    for loss in (squares, lambda f, y: cp.square(f - y)):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=0.2))
+        problem = ko.Problem(cp.Minimize(cp.max(loss(theta(X), targets))), [ko.norm(theta) <= 2])
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
