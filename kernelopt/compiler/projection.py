@@ -12,9 +12,10 @@ room for −e.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import nan
 
 import numpy as np
@@ -30,7 +31,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.support.cvxpy_parts import Inequality, jacobians
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 ROUNDING = 1e-12  # of a constraint's terms, about 4500 eps: a violation that rounding explains
 # Rows that are moved into at once, and inequalities in an elimination. The step takes a dense MOST × MOST system, with
@@ -233,7 +234,15 @@ def columns_of(form: ConicForm, point: Iterate) -> Array | None:
 
 def _linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
     """(A, b, which are equalities) of the linear rows in predictions and the user's variables alone, and of those that
-    follow from others by eliminating auxiliary variables: u ≤ s, −u ≤ s and s ≤ b imply u ≤ b and −u ≤ b."""
+    follow from others by eliminating auxiliary variables: u ≤ s, −u ≤ s and s ≤ b imply u ≤ b and −u ≤ b; found once.
+    """
+    if "linear rows" not in form.notes:
+        form.notes["linear rows"] = _found_linear_rows(form)
+    found: tuple[sp.csr_array, Array, NDArray[np.bool_]] = form.notes["linear rows"]
+    return found
+
+
+def _found_linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
     ours = np.zeros(len(form.c), dtype=bool)
     ours[np.concatenate([form.y, *form.u]).astype(int)] = True
     A, zero = form.by_rows, form.cones.zero
@@ -273,25 +282,41 @@ def _without_auxiliaries(form: ConicForm, ours: NDArray[np.bool_]) -> tuple[sp.c
     if not 0 < len(touched) <= MOST:
         return sp.csr_array((0, n)), np.zeros(0)
     R = sp.csr_array(sp.hstack([inside, form.b[rows, None]], format="csr")[touched])
-    for j in columns:
-        R = _eliminated(R, int(j))
-    left, b = sp.csr_array(R[:, :n]), R[:, [n]].toarray().ravel()
-    chosen = (abs(left) @ (~ours).astype(float) == 0) & (np.diff(left.indptr) > 0)
-    return sp.csr_array(left[chosen]), b[chosen]
+    kept = _eliminated([dict(zip(R.indices[i:k], R.data[i:k], strict=True)) for i, k in pairwise(R.indptr)], columns)
+    left = [row for row in kept if set(row) - {n} and all(j == n or ours[j] for j in row)]
+    b = np.array([row.pop(n, 0.0) for row in left])
+    number = np.repeat(np.arange(len(left)), [len(row) for row in left])
+    of, values = ([part for row in left for part in parts(row)] for parts in (dict.keys, dict.values))
+    return sp.csr_array((np.array(values, dtype=float), (number, np.array(of, dtype=int))), shape=(len(left), n)), b
 
 
-def _eliminated(R: sp.csr_array, j: int) -> sp.csr_array:
-    """Inequalities without column j: each row in which it is > 0 is added to each in which it is < 0."""
-    a = R[:, [j]].toarray().ravel()
-    above, below = np.flatnonzero(a > 0), np.flatnonzero(a < 0)
-    if len(above) * len(below) > len(above) + len(below):
-        return R
-    i, k = np.repeat(above, len(below)), np.tile(below, len(above))
-    larger = np.maximum(a[i], -a[k])  # equal coefficients get weights of 1, without rounding
-    sums = sp.coo_array(sp.diags_array(-a[k] / larger) @ R[i] + sp.diags_array(a[i] / larger) @ R[k])
-    kept = (sums.col != j) & (sums.data != 0)
-    sums = sp.coo_array((sums.data[kept], (sums.row[kept], sums.col[kept])), shape=sums.shape)
-    return sp.csr_array(sp.vstack([R[np.flatnonzero(a == 0)], sums], format="csr"))
+def _eliminated(rows: list[dict[int, float]], columns: Ints) -> list[dict[int, float]]:
+    """Inequalities, as numbers by their columns, without columns j for which that adds none: each row in which j is > 0
+    is added to each in which it is < 0."""
+    known, users = dict(enumerate(rows)), defaultdict[int, list[int]](list)
+    for number, row in known.items():
+        for j in row:
+            users[j].append(number)
+    for j in columns.tolist():
+        mine = [number for number in users[j] if number in known]
+        above, below = ([i for i in mine if sign * known[i][j] > 0] for sign in (1, -1))
+        if len(above) * len(below) > len(above) + len(below):
+            continue
+        for i, k in product(above, below):
+            high, low = known[i], known[k]
+            larger = max(high[j], -low[j])  # equal coefficients get weights of 1, without rounding
+            of_high, of_low = -low[j] / larger, high[j] / larger
+            total = {c: of_high * value for c, value in high.items()}
+            for c, value in low.items():
+                total[c] = total.get(c, 0.0) + of_low * value
+            number = len(rows)
+            rows.append({c: value for c, value in total.items() if c != j and value != 0})
+            known[number] = rows[number]
+            for c in rows[number]:
+                users[c].append(number)
+        for i in (*above, *below):
+            del known[i]
+    return list(known.values())
 
 
 def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[int, int, Array]]:

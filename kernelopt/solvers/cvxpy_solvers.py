@@ -388,7 +388,7 @@ def _by_branch_and_bound(
         bound = raw.obj_val_dual if status == Status.OPTIMAL else -inf
         if str(raw.status) == "AlmostSolved":
             bound -= tol * ALMOST * max(1.0, abs(bound))
-        point = _ClarabelPoint(raw, without=added)
+        point = _ClarabelPoint(raw, without=added, status=None if status == Status.OPTIMAL else "AlmostSolved")
         return branch_and_bound.Relaxed(status, x[first : first + n], raw.obj_val, bound, point)
 
     answer = branch_and_bound.search(
@@ -427,7 +427,7 @@ class Pins(NamedTuple):
 
 def _pins(data: dict[str, Any], first: int, n: int) -> Pins:
     """The columns that equations of two columns set equal to an integer, up to a factor and a constant."""
-    A, zero = sp.csr_array(data["A"]), data["dims"].zero
+    A, zero = _without_zeros(data["A"]), data["dims"].zero
     rows = np.flatnonzero(np.diff(A.indptr[: zero + 1]) == 2)
     pairs, values = (part[A.indptr[rows][:, None] + [0, 1]] for part in (A.indices, A.data))
     is_z = (pairs >= first) & (pairs < first + n)
@@ -442,12 +442,19 @@ def _pins(data: dict[str, Any], first: int, n: int) -> Pins:
     )  # fmt: skip
 
 
+def _without_zeros(A: Any) -> sp.csr_array:
+    """A by rows, without the zeros that cvxpy keeps where a parameter has entries of 0."""
+    found = sp.csr_array(A, copy=True)
+    found.eliminate_zeros()
+    return found
+
+
 def _lacks_integers(data: dict[str, Any], pins: Pins) -> bool:
     """Whether some equation Σ aᵢzᵢ = b of integers alone has no integer solution: b is no multiple of gcd(aᵢ).
 
     Without bounds of z, no number of boxes would tell.
     """
-    A = sp.csr_array(data["A"])[: data["dims"].zero]
+    A = _without_zeros(data["A"])[: data["dims"].zero]
     is_whole = np.isin(np.arange(A.shape[1]), pins.columns[(pins.ratio == 1) & (pins.shift == 0)])
     others = np.bincount(
         np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))[~is_whole[A.indices]], minlength=A.shape[0]
@@ -498,8 +505,12 @@ def _put_in(data: dict[str, Any], lower: Array, upper: Array, pins: Pins) -> dic
     owners = np.repeat(np.arange(A.shape[1]), np.diff(A.indptr))
     out = np.isin(owners, pins.columns[fixed]) & ~np.isin(A.indices, pins.tied)
     constant = np.bincount(A.indices[out], A.data[out] * x[owners[out]], minlength=A.shape[0])
+    b, linear = data["b"] - constant, np.arange(len(data["b"])) < data["dims"].zero + data["dims"].nonneg
     rest = sp.csc_array((A.data[~out], (A.indices[~out], owners[~out])), shape=A.shape)
-    return {**data, "A": rest, "b": data["b"] - constant}
+    # Clarabel's tolerance is relative to the largest b: f ≤ M·1 is stated as f/M ≤ 1.
+    largest = np.maximum(np.abs(b), abs(rest).max(axis=1).toarray().ravel() if rest.nnz else 0.0)
+    shrink = np.where(linear & (constant != 0) & (largest > 1), 1 / np.where(largest > 0, largest, 1.0), 1.0)
+    return {**data, "A": sp.csc_array(sp.diags_array(shrink) @ rest), "b": shrink * b}
 
 
 def _told_bound(found: Compiled, raw: Any, kappa: float) -> float:

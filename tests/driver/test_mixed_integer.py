@@ -271,3 +271,34 @@ def test_equations_of_integers_without_bounds(a, b, c, status):
     )
     problem.solve()
     assert problem.status == status
+
+
+@pytest.mark.parametrize("redundant", [lambda s, z: [z[0] - z[1] <= 4], lambda s, z: [s == z[0], s <= 4]])
+def test_rows_that_fixed_integers_leave_without_an_entry(redundant):
+    """0 ≤ 4 and f ≤ 1e6 beside numbers near 1: relaxations at one point of the box are solved all the same."""
+    theta, s, z = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), cp.Variable(), cp.Variable(2, boolean=True)
+    f, targets = theta(X[:5]), np.array([0.3, 1.0, -0.4, 1.5, 0.2])
+    objective = cp.sum_squares(f - targets) + 0.2 * ko.sum_squares(theta) + 0.05 * cp.square(s) + 0.1 * cp.sum(z)
+    problem = ko.Problem(cp.Minimize(objective), [cp.abs(f[[1, 3]]) <= 1e6 * z, *redundant(s, z)])
+    value, best = problem.solve(), np.inf
+    for fixed in itertools.product((0, 1), repeat=2):
+        held = [f[i] == 0 for i, one in zip((1, 3), fixed, strict=True) if not one]
+        plain = [s == fixed[0]] if len(problem.constraints) == 3 else []
+        other = ko.Problem(cp.Minimize(objective - 0.1 * cp.sum(z) + 0.1 * sum(fixed)), [*held, *plain, z == fixed])
+        best = min(best, other.solve())
+    assert problem.status == "optimal" and value == pytest.approx(best, rel=1e-6)
+
+
+def test_parameters_of_zero_in_equations_of_integers():
+    """cvxpy keeps their entries in the matrix."""
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), cp.Variable(3, integer=True, bounds=[-5, 5])
+    P = cp.Parameter(3, value=[0.0, 2.0, 4.0])
+    goal = cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta) + cp.sum_squares(z - np.array([1.2, 0.7, 0.1]))
+    problem = ko.Problem(cp.Minimize(goal), [P @ z == 2])
+    problem.solve()
+    assert problem.status == "optimal" and z.value.tolist() == [1, 1, 0]
+    P.value = [0.0, 2.0, 4.0000001]
+    problem.solve()
+    P.value = [0.0, 0.0, 0.0]
+    problem.solve()
+    assert problem.status == "infeasible"
