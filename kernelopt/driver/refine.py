@@ -55,10 +55,11 @@ class Stated:
 
     @property
     def is_tied(self) -> bool:
-        """Whether there is an equation for every other row, or more: few θ in the span of a coarse factor meet them."""
+        """Whether every other row, or more, has an equation that θ = 0 does not meet: nor does a θ in the span of a
+        coarse factor, as a rule."""
         if self.outer is None or not 0 < self.rows <= FEW:
             return False
-        return 2 * shape_of(self.form, self.outer).equations >= self.rows
+        return 2 * shape_of(self.form, self.outer).inhomogeneous >= self.rows
 
 
 class Factored(NamedTuple):

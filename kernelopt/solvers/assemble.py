@@ -39,11 +39,11 @@ class Shape:
 
     smooth, kinked : whether there are smooth functions, and pieces whose slope jumps or whose domain ends;
     squares : whether all functions are squares; maxima : how many bounds t of maxima are among y; hard : whether there
-    are constraints; equations : how many of them are equations; lengths : how each ‖θ‖ is penalized and bounded; odd :
-    the index of the one norm whose penalty is no multiple of its square, or that is bounded; machine : the number of
-    rows of a support vector machine that libsvm takes, else 0; nonconvex : the name of a loss that is declared
-    nonconvex; shifted : whether some norm is that of a θ − f₀; free : whether there is one θ without a norm, and no
-    term that is unbounded below: Bv is then taken among the free columns y
+    are constraints; equations : how many of them are equations, and inhomogeneous : equations that 0 does not solve;
+    lengths : how each ‖θ‖ is penalized and bounded; odd : the index of the one norm whose penalty is no multiple of its
+    square, or that is bounded; machine : the number of rows of a support vector machine that libsvm takes, else 0;
+    nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a θ − f₀; free :
+    whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among the columns y
     """
 
     lacks: str | None
@@ -53,6 +53,7 @@ class Shape:
     maxima: int = 0
     hard: bool = False
     equations: int = 0
+    inhomogeneous: int = 0
     lengths: Lengths | None = None
     odd: int | None = None
     machine: int = 0
@@ -119,13 +120,14 @@ def _functions(split: Separable) -> Shape:
     unlimited = np.isinf(kinks.low) & np.isinf(kinks.high)
     kinked = bool(np.any(kinks.rho == 0))
     below, above = ((kinks.rho == 0) & np.isinf(end) for end in (kinks.low, kinks.high))
-    hard, equations = bool(np.any(below | above)), int(np.sum(below & above))
+    hard, both = bool(np.any(below | above)), below & above
+    equations = int(np.sum(both)), int(np.sum(both & (kinks.anchor != 0)))
     squares = not smooth and not kinked and bool(np.all(unlimited))
     bounds = len(maxima.found(split.F, split.linear_y, slope, kinks).columns) if hard else 0
     plain = not smooth and not split.linear_u.any() and not split.linear_y.any()
     plain &= bool(np.all(np.diff(split.E.indptr) == 1))
     machine = plain and machines.machine_of(kinks, slope, split.F) is not None
-    return Shape(None, smooth, kinked, squares, bounds, hard, equations, machine=split.E.shape[0] if machine else 0)
+    return Shape(None, smooth, kinked, squares, bounds, hard, *equations, machine=split.E.shape[0] if machine else 0)
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
