@@ -91,14 +91,14 @@ class Rest:
         return self._value(whole) - bound <= max(task.goal.tol * max(found.unit, found.terms), allowed)
 
     def is_feasible(self, task: Task, whole: Iterate) -> bool:
-        """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`.
+        """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`."""
+        return self.violation(task.reduction, whole) <= FEASIBLE and isfinite(whole.value)
 
-        Those with its integers fixed, too: beside M·0, the size of f in |f| ≤ Mz is not that of M.
-        """
-        unit = self.outer.data_unit
-        violation = representer.violation(task.reduction, whole, unit)
-        violation = max(violation, representer.violation(self.reduction, self._point(whole), unit))
-        return violation <= FEASIBLE and isfinite(whole.value)
+    def violation(self, reduction: Reduction, whole: Iterate) -> float:
+        """The largest violation of the mixed-integer problem's constraints, and of those with its integers fixed:
+        beside M·0, the size of f in |f| ≤ Mz is not that of M."""
+        unit, point = self.outer.data_unit, self._point(whole)
+        return max(representer.violation(reduction, whole, unit), representer.violation(self.reduction, point, unit))
 
     def _counts(self, task: Task, whole: Iterate) -> bool:
         """Whether a point is feasible, with integers that are integers."""

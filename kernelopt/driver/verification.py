@@ -19,6 +19,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.driver import local_optima
+from kernelopt.driver.mixed_integer import Rest
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels.domains import distinct
@@ -187,15 +188,13 @@ def audit(
 
 
 def _violation_with_integers(reduction: Reduction, point: Iterate) -> float:
-    """The largest violation of the problem, and of the convex one with its integers fixed where that has a form: beside
-    M·0, the size of f in |f| ≤ Mz is not that of M."""
+    """The largest violation, with integers fixed, too, where the problem is a convex one that has a form then."""
     fixed = integers.fixed(reduction.form, point)
     try:
-        unit = outer_of(fixed.form).data_unit
+        outer = outer_of(fixed.form)
     except (DataError, SolverError):
         return representer.violation(reduction, point)
-    rest = representer.violation(Reduction(fixed.form, reduction.factors), replace(point, y=fixed.rest(point)), unit)
-    return max(representer.violation(reduction, point, unit), rest)
+    return Rest(Reduction(fixed.form, reduction.factors), outer, fixed).violation(reduction, point)
 
 
 # ---------------------------------------------------------------- the factor, and θ

@@ -88,11 +88,12 @@ def _stood_in(value: Any) -> Any:
 
 
 def _is_plain(part: Any) -> bool:
-    """Whether a part is a symbol that is affine in the points, or holds no symbol."""
+    """Whether a part is a symbol that is affine in the points, or numbers alone: anything else may hold symbols."""
     if isinstance(part, PointSymbol):
         return part.is_affine_in_points
-    held = part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
-    return not any(isinstance(one, PointSymbol) or not _is_plain(one) for one in held)
+    if isinstance(part, (list, tuple)):
+        return not any(isinstance(one, PointSymbol) for one in part) and all(map(_is_plain, part))
+    return isinstance(part, (int, float)) or getattr(getattr(part, "dtype", None), "kind", "O") in "biuf"
 
 
 def _is_affine(ufunc: Any, inputs: tuple[Any, ...]) -> bool:

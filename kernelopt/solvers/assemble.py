@@ -121,13 +121,14 @@ def _functions(split: Separable) -> Shape:
     kinked = bool(np.any(kinks.rho == 0))
     below, above = ((kinks.rho == 0) & np.isinf(end) for end in (kinks.low, kinks.high))
     hard, both = bool(np.any(below | above)), below & above
-    equations = int(np.sum(both)), int(np.sum(both & (kinks.anchor != 0)))
+    equations, inhomogeneous = int(np.sum(both)), int(np.sum(both & (kinks.anchor != 0)))
     squares = not smooth and not kinked and bool(np.all(unlimited))
     bounds = len(maxima.found(split.F, split.linear_y, slope, kinks).columns) if hard else 0
     plain = not smooth and not split.linear_u.any() and not split.linear_y.any()
     plain &= bool(np.all(np.diff(split.E.indptr) == 1))
     machine = plain and machines.machine_of(kinks, slope, split.F) is not None
-    return Shape(None, smooth, kinked, squares, bounds, hard, *equations, machine=split.E.shape[0] if machine else 0)
+    rows = split.E.shape[0] if machine else 0
+    return Shape(None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows)
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:

@@ -57,7 +57,8 @@ def search(
     open_boxes: list[tuple[float, int, Array, Array]] = [(-inf, next(numbers), lower, upper)]
 
     def keep(found: Relaxed) -> None:
-        """Keep the point of a box that is a point, if it is the best so far."""
+        """Keep the point of a box that is a point, if it is the best so far. Where the solver leaves it inaccurate, its
+        box counts as given up."""
         nonlocal best
         if found.z is not None and found.value < best.value:
             best = Searched(Status.OPTIMAL, found.kept, found.value)

@@ -228,14 +228,22 @@ def test_rules_ask_for_affine_expressions_only():
     assert check.passed and check.number == 0
 
 
-@pytest.mark.parametrize("by", ["sum", "column_stack", "tuple"])
+@pytest.mark.parametrize("by", ["sum", "column_stack", "tuple", "objects", "columns of objects"])
 def test_lists_of_computed_numbers_are_code(by):
-    """A list that holds numbers computed from the points is as much code as an array of them."""
+    """Lists, and arrays of objects, with numbers computed from the points are as much code as arrays of numbers."""
 
     def bump(P):
         return [5 * np.exp(-(((x - 0.43217) / 1e-6) ** 2)) for x in P[:, 0]]
 
+    def objects(P):
+        found = np.empty(len(P), dtype=object)
+        for i, x in enumerate(bump(P)):
+            found[i] = x
+        return found
+
     forms = {
+        "objects": lambda P: -2 + 0 * P[:, 0] + objects(P),
+        "columns of objects": lambda P: -2 + np.column_stack([P[:, 0], objects(P)]) @ [0.0, 1.0],
         "sum": lambda P: -2 + 0 * P[:, 0] + bump(P),
         "column_stack": lambda P: -2 + np.column_stack([P[:, 0], bump(P)]) @ [0.0, 1.0],
         "tuple": lambda P: -2 + 0 * P[:, 0] + tuple(bump(P)),

@@ -256,7 +256,8 @@ def test_large_constants_do_not_lose_the_best_point(scale, M):
         best = best if open_rows is None else min(best, value)
     assert value == pytest.approx(best, rel=1e-6)
     assert np.abs(f.value[:5][z.value == 0]).max() <= 1e-6 * scale
-    assert problem.verify().checks[-2].passed
+    [feasible] = [check for check in problem.verify().checks if check.name == "primal feasibility"]
+    assert feasible.passed
 
 
 @pytest.mark.parametrize(
@@ -297,8 +298,6 @@ def test_parameters_of_zero_in_equations_of_integers():
     problem = ko.Problem(cp.Minimize(goal), [P @ z == 2])
     problem.solve()
     assert problem.status == "optimal" and z.value.tolist() == [1, 1, 0]
-    P.value = [0.0, 2.0, 4.0000001]
-    problem.solve()
     P.value = [0.0, 0.0, 0.0]
     problem.solve()
     assert problem.status == "infeasible"
