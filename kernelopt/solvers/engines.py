@@ -501,9 +501,13 @@ class _NormSearch:
         self.problem = assemble.structured(self.reduction, self.outer, self.fixed | {self.odd: R}, self.engine.sparse)
         if start is None and self.first is not None and self.first.kept is not None:
             start = _point(self.problem, self.first)
-        warm, self.at = start is not None, R
+        warm, self.at, before = start is not None, R, self.watch.systems
         self.problem = self.problem if warm else first_point.with_origin(self.problem, self.watch)
         self.point = self.engine.solve(self.problem, self.watch, start)
+        if self.engine.to_rounding and warm and self.point.stopped is None and self.watch.systems == before:
+            # Another R's point will do, as gaps are rounding, but its ‖θ‖ says nothing about this R.
+            with self.watch.to_the_end():
+                self.point = self.engine.solve(self.problem, self.watch, self.point)
         if warm and self.point.stopped is None and self._is_infeasible():  # the start may be to blame
             self.problem = first_point.with_origin(self.problem, self.watch)
             self.point = self.engine.solve(self.problem, self.watch, None)

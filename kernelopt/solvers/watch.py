@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
@@ -60,6 +62,16 @@ class Watch:
         """What gaps are relative to: `unit` = ½xᵀRx, a lower bound of the improvement over θ = 0 at the optimum, or
         that improvement itself where P₀ is known."""
         return max(unit, min(self.at_zero - primal, MOST * abs(primal - self.offset)))
+
+    @contextmanager
+    def to_the_end(self) -> Iterator[None]:
+        """Within it no gap is small enough: a method ends where it makes no progress."""
+        tol, floor = self.tol, self.floor
+        self.tol = self.floor = 0.0
+        try:
+            yield
+        finally:
+            self.tol, self.floor = tol, floor
 
     def suffices(self, point: Point) -> bool:
         """Whether a point that was found elsewhere needs no steps."""

@@ -336,7 +336,8 @@ def test_a_norm_that_is_not_squared_to_eight_digits(lam):
     problem = ko.Problem(cp.Minimize(misfit + lam * ko.norm(theta)))
     problem.solve(tol=1e-8)
     assert problem.status == "optimal" and problem.certificate.relative_gap <= 1e-8
-    assert {attempt.solver for attempt in problem.solver_stats.attempts} == {"NEWTON"}
+    attempts = [attempt.solver for attempt in problem.solver_stats.attempts]
+    assert set(attempts) == {"NEWTON"} and len(attempts) <= 5  # each gives the factor a tolerance that its gap reaches
 
 
 def test_theta_vanishes_under_a_heavy_norm():
@@ -578,20 +579,14 @@ def test_a_deadline_does_not_refuse_a_point_that_is_good_enough(capsys):
     assert capsys.readouterr().out.count("NEWTON") == 1
 
 
-@pytest.mark.parametrize("start", [None, "the last point"])
-def test_a_search_for_a_norm_begins_inside_of_all_domains(monkeypatch, start):
-    """Only the first strength needs a point for that; the others start from the last answer."""
-    monkeypatch.setattr(assemble, "structured", lambda *_: "the problem")
-    monkeypatch.setattr(first_point, "with_origin", lambda problem, watch: f"{problem} with an origin")
-    monkeypatch.setattr(engines, "_columns", lambda *_: np.arange(2))
-    asked, answer = [], SimpleNamespace(stopped=None, x=np.array([3.0, 4.0, 9.0]))
-    engine = SimpleNamespace(sparse=False, solve=lambda problem, watch, start: asked.append((problem, start)) or answer)
-    search = SimpleNamespace(
-        reduction=None, outer=None, engine=engine, watch=None, fixed={}, odd=0, first=None, root_scale=2.0,
-        _is_infeasible=lambda: False,
-    )  # fmt: skip
-    assert engines._NormSearch.solve_at(search, 0.5, start) == 2.5
-    assert asked == [("the problem with an origin" if start is None else "the problem", start)]
+def test_a_search_for_a_norm_begins_inside_of_all_domains():
+    """θ = 0 lies outside: the first strength needs a point inside, the next ones and a re-solve start from the last."""
+    X = np.linspace(0, 3, 12)[:, None]
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Parameter(nonneg=True, value=2.0)
+    problem = ko.Problem(cp.Minimize(-cp.sum(cp.log(theta(X) - 1)) + lam * ko.norm(theta)))
+    for lam.value in (2.0, 1.0):
+        problem.solve(solver="NEWTON")
+        assert problem.status == "optimal" and theta.value(X).min() > 1
 
 
 @pytest.mark.parametrize(("equations", "chosen"), [(10, "AUGMENTED_LAGRANGIAN"), (60, "INTERIOR_POINT")])
