@@ -189,6 +189,7 @@ def test_any_multipliers_give_a_valid_bound(name):
         assert found.value == -np.inf and "not finite, or not those" in found.missing
 
 
+@pytest.mark.slow
 def test_multipliers_of_t_are_not_needed():
     for name in ("hinge", "bounded norm", "least norm"):
         reduction, P, optimum, a = case(name)

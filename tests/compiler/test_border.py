@@ -109,6 +109,7 @@ def test_what_ends_in_an_error_of_cvxpy_is_named():
     assert "AttributeError" in problem.solvers()["CLARABEL"]
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("solver", [None, "CLARABEL"])
 def test_fractions_of_largest_entries_again(solver):
     """cvxpy's graph form fails where its argument has a value, as it has once the problem was solved."""

@@ -127,6 +127,7 @@ def test_multipliers_of_constraints(constraint):
     assert duals[0] == pytest.approx(duals[1], rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_level_sets_without_an_interior_are_left_to_others():
     for constraint in (
         lambda f: cp.pos(f) <= 0, lambda f: cp.abs(f) <= -1, lambda f: cp.square(f) <= 0,
@@ -257,6 +258,7 @@ def test_answers_arrive_at_each_problem():
     assert len(set(values)) == 4
 
 
+@pytest.mark.slow
 def test_threads_do_not_mix_their_numbers():
     expected, found = [labelled(seed)[0].solve() for seed in range(12)], [0.0] * 12
     problems = [labelled(seed)[0] for seed in range(12)]

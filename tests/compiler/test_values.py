@@ -63,6 +63,7 @@ def test_a_graph_form_with_products_of_parameters():
     assert problem.solvers()
 
 
+@pytest.mark.slow
 def test_a_sign_that_is_only_declared_is_no_bound():
     """nonneg_wrap of what may be negative: the objective falls without bound, whatever its terms are said to be."""
     theta = ko.Theta(KERNEL)

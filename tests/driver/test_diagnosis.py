@@ -155,6 +155,7 @@ def test_a_cost_that_falls_while_exponentials_fade_is_unbounded(objective):
     assert problem.status == "unbounded"
 
 
+@pytest.mark.slow
 def test_an_exponential_of_weight_zero_does_not_fade():
     """It does not keep the optimum from being attained."""
     theta, b, w = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Parameter(nonneg=True)

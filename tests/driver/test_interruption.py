@@ -138,11 +138,13 @@ def test_values_errors_and_context():
         outside.call(lambda: np.ones(1) / np.zeros(1))
 
 
+@pytest.mark.slow
 def test_a_call_that_stops_in_time_gives_its_value():
     told = threading.Event()
     assert outside.call(lambda: told.wait(20) and "stopped", 0.1, told.set) == "stopped"
 
 
+@pytest.mark.slow
 def test_a_call_that_does_not_stop_is_left():
     ends = threading.Event()
     with pytest.raises(OutOfTimeError):  # and no value, which there is only once `ends` is set

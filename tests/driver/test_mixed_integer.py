@@ -236,6 +236,7 @@ def test_enumeration_says_the_same(seed):
     assert wrong(Case(seed)) == ("optimal", None)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize(("scale", "M"), [(1.0, 1e2), (1.0, 1e6), (1e3, 1e6)])
 def test_large_constants_do_not_lose_the_best_point(scale, M):
     """Three of |fᵢ| ≤ Mzᵢ may be open; relaxations of cubes in cones, of which the solver leaves some inaccurate."""
@@ -274,6 +275,7 @@ def test_equations_of_integers_without_bounds(a, b, c, status):
     assert problem.status == status
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("redundant", [lambda s, z: [z[0] - z[1] <= 4], lambda s, z: [s == z[0], s <= 4]])
 def test_rows_that_fixed_integers_leave_without_an_entry(redundant):
     """0 ≤ 4 and f ≤ 1e6 beside numbers near 1: relaxations at one point of the box are solved all the same."""

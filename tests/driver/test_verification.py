@@ -385,6 +385,7 @@ def test_multipliers_of_a_function_are_its_coefficients(lam):
     assert np.abs(nu) == pytest.approx(np.abs(2 * (theta.value(X) - TARGETS)), rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_constraints_beside_integers_are_in_units_of_the_data():
     """θ = 0 is all that θ(X) = 0 allows; beside M·0, a prediction of 1 is no rounding of M."""
     theta, z = ko.Theta(KERNEL), cp.Variable(2, boolean=True)

@@ -391,6 +391,7 @@ def test_problems_without_an_answer(options):
         assert problem.status == status
 
 
+@pytest.mark.slow
 def test_a_hard_margin_that_no_line_meets():
     """Proven for every θ, though B restricts it by its precision."""
     X, signs = points(60), np.sign(RNG(1).normal(size=60))

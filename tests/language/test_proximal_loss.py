@@ -68,6 +68,7 @@ STATED = {
 }
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("name", STATED)
 def test_it_is_solved_and_proven_as_cvxpys_own_function(name):
     found = []
@@ -104,6 +105,7 @@ def test_few_rows_and_one_output():
     assert same.status == "optimal" and same.value == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_parameters_in_data_and_beside_it():
     P, lam, theta = cp.Parameter((N, 2), value=Y), cp.Parameter(nonneg=True, value=0.1), outputs()
     problem = ko.Problem(cp.Minimize(cp.sum(DISTANCE(theta(X), P)) + lam * ko.sum_squares(theta)))
@@ -116,6 +118,7 @@ def test_parameters_in_data_and_beside_it():
         assert value == pytest.approx(same.value, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_functions_with_other_domains():
     """s ln s − s pulls s to 1, and keeps it ≥ 0; squares have a conjugate everywhere."""
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
@@ -133,6 +136,7 @@ def test_functions_with_other_domains():
         assert ours.status == "optimal" and value == pytest.approx(theirs.value, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_problems_without_an_answer():
     theta = outputs()
     loss = cp.sum(DISTANCE(theta(X), Y)) + ko.sum_squares(theta)
@@ -144,6 +148,7 @@ def test_problems_without_an_answer():
     assert endless.status == "unbounded"
 
 
+@pytest.mark.slow
 def test_a_problem_pickles():
     theta = outputs()
     problem = ko.Problem(cp.Minimize(cp.sum(DISTANCE(theta(X), Y)) + 0.1 * ko.sum_squares(theta)))
@@ -248,6 +253,7 @@ def test_a_hinge():
     assert ours.status == "optimal" and value == pytest.approx(theirs.solve(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_new_data_after_the_problem_was_looked_at():
     theta, P = outputs(), cp.Parameter((N, 2), value=Y)
     problem = ko.Problem(cp.Minimize(cp.sum(DISTANCE(theta(X), P)) + 0.1 * ko.sum_squares(theta)))
@@ -324,6 +330,7 @@ def test_what_cvxpy_asks_of_its_atom():
     assert repr(ko.ProximalLoss(value, conjugate, prox)) == "ProximalLoss(ProximalLoss)"
 
 
+@pytest.mark.slow
 def test_within_other_functions_it_takes_the_systems_that_it_needs():
     """No other solver could do better, and bounds of inner functions are no constraints that may be violated."""
     X = np.linspace(0, 1, 8)[:, None]

@@ -808,6 +808,7 @@ def test_values_that_round_by_more_than_their_size(unit):
     assert problem.certificate.lower - room <= squares <= problem.certificate.upper + room
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("norm", [ko.sum_squares, ko.norm])
 @pytest.mark.parametrize("weight", [1.0, 1e-2])
 def test_slopes_without_a_bound_beside_slopes_of_zero(norm, weight):
@@ -826,6 +827,7 @@ def test_slopes_without_a_bound_beside_slopes_of_zero(norm, weight):
     assert values[0] == pytest.approx(values[1], rel=1e-5)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("seed", [0, 2, 4, 6])
 def test_a_search_for_the_norm_begins_again_where_its_start_misleads(seed):
     """A domain, a bound that is active and a small ‖θ‖: from the last R's answer engines end outside of the bound."""

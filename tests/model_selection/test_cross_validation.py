@@ -316,6 +316,7 @@ def test_weights_that_do_not_enter_in_proportion():
         ko.cross_validate(problem, w, lam, [1.0], cv=2)
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("form", ["product", "sum", "negative", "nested", "promoted", "two factors", "curved"])
 def test_the_stated_loss_is_read_off_the_terms_with_weights(form):
     """By the rules for sums and products; where these do not tell, values of the objective do, and they may refuse."""
@@ -440,7 +441,7 @@ def test_what_ends_a_process_carries_its_fits(monkeypatch):
     assert np.isnan(caught.value.table.losses).tolist() == [[False, True, False, True]]
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("raised", "seen"),
     [

@@ -399,6 +399,7 @@ def test_a_maximum_of_several_numbers_of_a_row_is_refused(loss):
         ko.approximate_leave_one_out(problem, F)
 
 
+@pytest.mark.slow
 def test_a_bound_of_all_rows_by_a_variable_stays():
     theta, t = ko.Theta(ko.kernels.Gaussian(sigma=0.7)), cp.Variable()
     f, y = theta(np.linspace(0, 3, 9)[:, None]), np.arange(9.0) % 2

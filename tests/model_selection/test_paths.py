@@ -291,6 +291,7 @@ def test_what_ends_a_path_carries_its_rows(monkeypatch):
     assert lam.value == 5.0
 
 
+@pytest.mark.slow
 def test_a_time_limit_keeps_the_rows_so_far():
     problem, lam = ridge()
     problem.canonical_form()

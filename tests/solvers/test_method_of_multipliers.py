@@ -228,6 +228,7 @@ def test_beside_a_cone_solver(name):
             np.testing.assert_allclose(dual.value, other.value, atol=2e-3 * size)
 
 
+@pytest.mark.slow
 def test_parameters_start_from_the_last_answer():
     theta, lam, level = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Parameter(nonneg=True), cp.Parameter()
     F = theta(X)
@@ -264,6 +265,7 @@ def test_it_takes_sums_of_functions_of_one_number_by_name():
     assert problem.status == "optimal" and problem.solver_stats.solver_name == NAME
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_it():
     problem, _ = declared("the worst group of log losses")
     problem.solve(time_limit=1e-3)
@@ -290,6 +292,7 @@ def test_a_large_number_elsewhere_hides_no_misread_atom(monkeypatch):
         problem.solve()
 
 
+@pytest.mark.later
 @pytest.mark.parametrize("number", [0.37, 1e6])
 def test_what_cancels_in_rows_is_rounded_in_the_statement(number):
     """An intercept, and a constant, which the rows of a difference don't have."""
@@ -398,6 +401,7 @@ def test_coarse_ranks_come_first(monkeypatch):
     assert found.primal == pytest.approx(again.primal, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_optimum_at_theta_of_zero():
     """P₀ by pieces, with and without variables."""
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Variable((1, 3))
@@ -416,6 +420,7 @@ def test_points_of_other_shapes_are_no_start():
     assert on_rows.started(other, found) is not None
 
 
+@pytest.mark.slow
 def test_a_sum_does_not_change_what_is_read_again():
     """The sum of entries was put in order in place: F had other columns where it was read next."""
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=3), cp.Variable()

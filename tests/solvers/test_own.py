@@ -599,6 +599,7 @@ def test_many_equations_are_for_the_interior_point(equations, chosen):
     assert problem.status == "optimal" and problem.solver_stats.solver_name == chosen
 
 
+@pytest.mark.slow
 def test_equations_that_the_span_of_a_factor_does_not_meet_end_the_interior_point_early():
     """Three columns can't meet twelve equations: full steps show that soon."""
     points = np.random.default_rng(0).normal(size=(40, 3))

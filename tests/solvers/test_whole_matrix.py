@@ -239,6 +239,7 @@ def _once(call, first):
     return found
 
 
+@pytest.mark.slow
 def test_time_limits_keep_the_point(monkeypatch):
     """Out of time with Q itself: the status says so, and there is a point."""
     problem, *_ = stated("hinge")

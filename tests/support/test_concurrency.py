@@ -95,6 +95,7 @@ whole = True
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*fork")  # JAX and Python tell that the child has none of their threads
 def test_forks_wait_for_imports(tmp_path, monkeypatch):

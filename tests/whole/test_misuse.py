@@ -110,6 +110,7 @@ def test_what_once_came_from_the_inside(name):
         call()
 
 
+@pytest.mark.slow
 def test_more_processes_than_an_int_holds():
     """As many as there are folds."""
     model = ko.estimators.KernelRegressorCV(alphas=[0.1, 1.0], cv=2, n_jobs=10**400)
