@@ -28,6 +28,7 @@ from kernelopt.certificate.rooms import TURNS, rooms_of, step
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
+from kernelopt.pieces.function import Family, OfOneNumber
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.pieces.spectral import Semidefinite
 from kernelopt.support.arithmetic import UNIT
@@ -262,7 +263,7 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
         for group in pieces.groups:
             omega, near = group.omega(w), a[group.rows]
             if not isinstance(group.family, Piecewise) or spare > SPARES[0] or not group.is_outer:
-                a[group.rows] = group.family.nearest(near, (1 - spare) * omega)
+                a[group.rows] = _with_single(group.family, omega, group.family.nearest(near, (1 - spare) * omega))
                 continue
             ends = [end[:, None] for end in group.family.ends(omega)]
             for end in ends:
@@ -278,6 +279,14 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
         if np.array_equal(a, before):
             break
     return np.asarray(twins.sign * a[twins.row])
+
+
+def _with_single(family: Family, omega: Array, a: Array) -> Array:
+    """The only multiplier where the function has one slope: there is no room to stay inside of."""
+    if not isinstance(family, OfOneNumber):
+        return a
+    low, high = family.ends(omega)
+    return np.where((low == high)[:, None], low[:, None], a)
 
 
 def _in_second_order_cone(z: Array, spare: float) -> Array:

@@ -63,7 +63,8 @@ class StatedFunction(Smooth):
     """hᵢ(s) = ℓ(s, dataᵢ) for low < s < high. That ℓ is convex, and ℓ′ its slope, is taken for granted.
 
     (wh)*(a) by tangents: with slopes L₋ ≤ a ≤ L₊ of wℓ at two points, which have the constants C₋ and C₊ there,
-    wh(s) − as ≥ (1 − λ)C₋ + λC₊ for the λ with (1 − λ)L₋ + λL₊ = a. Reads SmoothLoss.
+    wh(s) − as ≥ (1 − λ)C₋ + λC₊ for the λ with (1 − λ)L₋ + λL₊ = a. Where L₋ = L₊ = a however far apart these points
+    are, h is linear. Reads SmoothLoss.
     """
 
     loss: Loss
@@ -112,7 +113,8 @@ class StatedFunction(Smooth):
         ).q  # fmt: skip
 
     def at(self, a: Array, w: Array) -> Bounded:
-        points = np.stack(self._around(self.argument(a / w)))
+        middle = self.argument(a / w)
+        points = np.stack(self._around(middle))
         value = w * np.stack([self.loss.value(q, self.data) for q in points])
         low, high = slope = w * np.stack([self.loss.gradient(q, self.data) for q in points])
         slack = ULPS * (np.abs(low) + np.abs(high))
@@ -127,7 +129,10 @@ class StatedFunction(Smooth):
             flat, own = (a == 0) & (there == 0) & np.isfinite(at), ULPS * np.abs(at) + w * self.loss.rounding
             flat &= ~(found + rounding < own - at)
             found, rounding = np.where(flat, -at, found), np.where(flat, own, rounding)
-        return Bounded(found, rounding)
+        straight, at, along = (low == a) & (high == a), w * self.loss.value(middle, self.data), a * middle
+        straight &= np.isfinite(at) & ~np.isfinite(found)
+        own = ULPS * (np.abs(at) + np.abs(along)) + w * self.loss.rounding
+        return Bounded(np.where(straight, along - at, found), np.where(straight, own, rounding))
 
     def _around(self, q: Array) -> list[Array]:
         """Points below and above q at which the slope differs by a little more than rounding, inside of the domain."""

@@ -841,3 +841,14 @@ def test_a_search_for_the_norm_begins_again_where_its_start_misleads(seed):
     problem.solve()
     assert problem.status == "optimal"
     assert [attempt.claimed for attempt in problem.solver_stats.attempts] == ["optimal"]
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_loss_with_one_slope(unit):
+    """y·u: its conjugate is finite at the slope alone; ½λ‖θ‖² + yᵀf has the optimum −yᵀQy/2λ."""
+    theta = ko.Theta(KERNEL)
+    linear = ko.SmoothLoss(lambda u, y: y * u, lambda u, y: y + 0 * u, lambda u, y: 0 * u)
+    problem = ko.Problem(cp.Minimize(cp.sum(linear(theta(X), unit * Y)) + 0.5 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(-0.5 * unit**2 * Y @ KERNEL(X, X) @ Y, rel=1e-7)
