@@ -36,9 +36,8 @@ FIRST, GROWTH, SLOW, LARGEST, SHRINK = 3.0, 5.0, 0.05, 1e10, 16.0
 BACK = 0.02  # share of σ with which the next rank begins
 # Rounds of one rank, Newton steps of one round, trials of a step length.
 ROUNDS, STEPS, TRIALS = 60, 40, 40
-# Systems of all rounds, after which another solver may do better; problems of 1000 rows take 10 to 300. For a user's
-# function there is no other solver; within others, where its prox has no known slope, it takes up to 1000.
-WORK, ALONE = 400, 4000
+# Systems of all rounds, after which another solver may do better; problems of 1000 rows take 10 to 300.
+WORK = 400
 # A round ends where the inner problem's error is that share of the proximal terms, or of the gap that is asked for.
 SHARE, FINE = 0.1, 0.01
 # Of a step length: least decrease relative to the slope (Armijo), and largest slope at its end (Wolfe).
@@ -81,8 +80,8 @@ class RowPoint:
     ends: Ints
 
 
-def solve(problem: RowProblem, watch: Watch, start: RowPoint | None = None, work: int = WORK) -> RowPoint:
-    """The best point found; the watch decides when it is good enough. `work` is the number of systems that it may take.
+def solve(problem: RowProblem, watch: Watch, start: RowPoint | None = None) -> RowPoint:
+    """The best point found; the watch decides when it is good enough.
 
     The point's `a` are multipliers of all rows but those of norms, its `slopes` those of v.
     """
@@ -91,10 +90,10 @@ def solve(problem: RowProblem, watch: Watch, start: RowPoint | None = None, work
     coarse = problem
     for rank in ranks:
         before, coarse = coarse, problem.truncated(rank)
-        found = _rounds(coarse, watch, _carried(found, before, coarse), rank, work, coarse=True)
+        found = _rounds(coarse, watch, _carried(found, before, coarse), rank, coarse=True)
         if found.point.stopped is not None:
             return _carried(found, coarse, problem) or found
-    return _rounds(problem, watch, _carried(found, coarse, problem), max(B.shape[1] for B in problem.blocks), work)
+    return _rounds(problem, watch, _carried(found, coarse, problem), max(B.shape[1] for B in problem.blocks))
 
 
 def _carried(found: RowPoint | None, old: RowProblem, new: RowProblem) -> RowPoint | None:
@@ -105,9 +104,7 @@ def _carried(found: RowPoint | None, old: RowProblem, new: RowProblem) -> RowPoi
     return RowPoint(replace(found.point, x=x), b, max(FIRST, BACK * found.scale), new.ends)
 
 
-def _rounds(  # noqa: PLR0917
-    problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int, work: int, coarse: bool = False
-) -> RowPoint:
+def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int, coarse: bool = False) -> RowPoint:
     """Rounds with all columns of a problem."""
     products, scale = Products(problem), FIRST if start is None else start.scale
     x = np.zeros(problem.p + problem.q) if start is None else start.point.x
@@ -116,7 +113,7 @@ def _rounds(  # noqa: PLR0917
     best, idle, last = None, 0, inf
     try:
         for _ in range(ROUNDS):
-            if watch.systems > work:
+            if watch.systems > WORK:
                 break
             state = _state(problem, x, problem.moved(x) + problem.shift, a0, b0, scale, None)
             if not isfinite(state.value):

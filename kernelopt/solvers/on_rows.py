@@ -56,9 +56,8 @@ def solve(reduction: Reduction, outer: Outer, watch: Watch, start: RowPoint | No
     if not isinstance(problem, RowProblem):
         raise SolverError(f"{watch.solver} {problem}.")
     watch.unit = problem.unit
-    work = method_of_multipliers.WORK if reduction.form.has_cones else method_of_multipliers.ALONE
     try:
-        return problem, method_of_multipliers.solve(problem, watch, started(problem, start), work)
+        return problem, method_of_multipliers.solve(problem, watch, started(problem, start))
     except np.linalg.LinAlgError as error:
         raise SolverError(f"{watch.solver} broke down. {error}") from error
 

@@ -147,9 +147,17 @@ class RowProblem:
 
     @cached_property
     def sizes(self) -> Array:
-        """The size of each row in which its violation is measured: |s₀|, or what is usual where that is small."""
+        """The size of each row in which its violation is measured: |s₀|, or what is usual where that is small; of rows
+        that hold functions, their values at θ = 0 where they are larger."""
         size = np.minimum(np.abs(self.shift), self.unit)
-        return np.where(size > SMALL * self.unit, size, self.unit)
+        size = np.where(size > SMALL * self.unit, size, self.unit)
+        held = np.zeros(len(self.below))
+        with np.errstate(all="ignore"):
+            for f in self.functions:
+                if f.is_nested:
+                    held += f.by_row(np.abs(f.family.value(self.shift[f.rows])), len(held))
+        size[self.below] = np.where(np.isfinite(held), np.maximum(size[self.below], held), size[self.below])
+        return size
 
     @cached_property
     def both(self) -> sp.csr_array:
@@ -423,6 +431,8 @@ def _with_norms(  # noqa: PLR0917
     R, steps, lengths = np.zeros(len(owners)), np.zeros(len(owners)), []
     slopes = problem.adjoint(_first_multipliers(problem))[: problem.p] + problem.lifted(problem.cost_d)
     if not slopes.any():  # losses of other columns, which bound those of predictions
+        slopes = problem.adjoint(_first_multipliers(problem, inner=1.0))[: problem.p]
+    if not slopes.any():
         slopes = problem.adjoint(np.ones(len(problem.shift)))[: problem.p]
     for j, norm in enumerate(form.norms):
         own = [k for k, owner in enumerate(owners) if owner is norm.view.theta]
@@ -444,15 +454,22 @@ def _with_norms(  # noqa: PLR0917
     return replace(problem, R=R, lengths=tuple(lengths), steps_v=steps_v)
 
 
-def _first_multipliers(problem: RowProblem) -> Array:
-    """Slopes of all functions at x = 0."""
+def _first_multipliers(problem: RowProblem, inner: float = 0.0) -> Array:
+    """Slopes of all functions at x = 0, where rows that hold functions have the multiplier `inner`."""
     a = np.zeros(len(problem.shift))
     with np.errstate(all="ignore"):
         for f in problem.functions:
             if not f.hard:
-                found = f.weight[:, None] * f.family.slope(problem.shift[f.rows])
+                found = (f.weight + inner * f.share)[:, None] * f.family.slope(problem.shift[f.rows])
                 a[f.rows] = np.where(np.isfinite(found), found, 0.0)
     return a
+
+
+def _steepness(f: RowFunctions, shift: Array) -> float:
+    """The mean square of the slopes at θ = 0, 1 where they say nothing."""
+    slopes = f.family.slope(shift[f.rows])
+    found = float(np.mean(np.sum(slopes**2, axis=1)))
+    return found if 0 < found < inf else 1.0
 
 
 def _with_steps(problem: RowProblem) -> RowProblem:
@@ -468,8 +485,25 @@ def _with_steps(problem: RowProblem) -> RowProblem:
     moving = np.where(squares > 0, squares, typical)
     for f in problem.functions:
         moving[f.rows] = moving[f.rows].mean(axis=1, keepdims=True)
-    # A row below that no θ moves goes along with its functions.
-    inner = sum((f.by_row(f.share * moving[f.rows].mean(axis=1), len(problem.below)) for f in problem.functions), 0.0)
+    # A row below that no θ moves goes along with its functions, by their slope.
+    inner = sum(
+        (
+            f.by_row(f.share * _steepness(f, problem.shift) * moving[f.rows].mean(axis=1), len(problem.below))
+            for f in problem.functions
+            if f.is_nested
+        ),
+        0.0,
+    )
     still = np.flatnonzero((squares[problem.below] == 0) & (np.zeros(len(problem.below)) + inner > 0))
     moving[problem.below[still]] = np.broadcast_to(inner, len(problem.below))[still]
+    # Arguments of functions that no θ moves go along with the rows that bound them.
+    squares_y = sp.csr_array(problem.F * problem.F)
+    bounded = squares_y[problem.below[still]]
+    at, found = np.zeros(problem.q), bounded.T @ moving[problem.below[still]]
+    counts = np.asarray((bounded.T @ bounded).diagonal())  # ΣF⁴, so that the mean of F²·moving/F⁴ is that of moving/F²
+    at[counts > 0] = found[counts > 0] / counts[counts > 0]
+    along = squares_y @ at
+    for f in problem.functions:
+        if not squares[f.rows].any() and along[f.rows].any():
+            moving[f.rows] = along[f.rows].mean()
     return replace(problem, step=1 / moving)
