@@ -269,7 +269,8 @@ def _at_rank(  # noqa: PLR0917
             before, point = point.gap, judged(problem, x, s, a, problem.smooth_gradient(s), here.gradient)
             # For σ = ∞ nothing is violated: a gap that falls is progress, even where ½xᵀRx falls faster, as after a
             # start from a much weaker penalty.
-            now, least = (m.gap if isinf(sigma) else watch.merit(m) for m in (point, best))
+            unit = max(point.unit, best.unit)
+            now, least = (m.gap if isinf(sigma) else watch.merit(m, unit) for m in (point, best))
             flat = 0 if now < 0.9 * least else flat + 1
             # The first point is replaced in any case: a multiplier of 0 hides the cost of a violation.
             best = point if now < least or best is first else best

@@ -110,7 +110,7 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
     x = np.zeros(problem.p + problem.q) if start is None else start.point.x
     a0 = np.zeros(len(problem.shift)) if start is None else np.where(problem.explicit, start.point.a, 0.0)
     b0 = np.zeros(problem.p + problem.q) if start is None else start.b
-    best, idle, last = None, 0, inf
+    best, idle, last, unit = None, 0, inf, 0.0
     try:
         for _ in range(ROUNDS):
             if watch.systems > WORK:
@@ -127,8 +127,9 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
                 continue
             found = RowPoint(judged(problem, state), state.lengths.b, scale, problem.ends)
             is_enough = watch(found.point, rank, coarse)
-            merit = watch.merit(found.point)
-            if best is None or merit < watch.merit(best.point) or not isfinite(watch.merit(best.point)):
+            unit = max(unit, found.point.unit)
+            merit = watch.merit(found.point, unit)
+            if best is None or merit < watch.merit(best.point, unit) or not isfinite(watch.merit(best.point, unit)):
                 best, idle = found, 0
             else:
                 idle += 1

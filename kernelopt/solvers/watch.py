@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 
 from kernelopt.solvers.dual_point import Point
 from kernelopt.support import clock
@@ -78,9 +78,12 @@ class Watch:
         size = self.size(point.unit, point.primal)
         return point.gap <= self.enough * size and point.violation <= FEASIBLE * self.unit
 
-    def merit(self, point: Point) -> float:
-        """The quantity that iterations reduce: the relative gap plus the violation in units of right-hand sides."""
-        scale = max(point.unit, self.floor)
+    def merit(self, point: Point, unit: float = 0.0) -> float:
+        """The quantity that iterations reduce: the relative gap plus the violation in units of right-hand sides.
+
+        unit : the largest unit of points that are compared. Where θ = 0 is optimal, their own units fall with gaps.
+        """
+        scale = max(point.unit, unit if isfinite(unit) else 0.0, self.floor)
         gap = point.merit / scale if scale > 0 else (inf if point.merit > 0 else 0.0)  # 0: θ = 0 is optimal
         return gap + point.violation / self.unit
 

@@ -464,3 +464,16 @@ def test_first_points_may_be_outside_of_a_domain(h):
     expected = problem.solve()
     assert problem.solve(solver=NAME) == pytest.approx(expected, rel=1e-6)
     assert problem.status == "optimal"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_norm_that_vanishes_has_the_last_point(seed):
+    """½xᵀRx falls with the gap where θ = 0 is optimal: relative to it no point would be better than the second."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(120, 5))
+    y = np.sin(points[:, 0]) + rng.standard_t(2, size=120)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0))
+    problem = ko.Problem(cp.Minimize(cp.norm(y - theta(points) - cp.Variable()) + 3 * ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.value == pytest.approx(np.linalg.norm(y - y.mean()), rel=1e-8)
+    assert [attempt.solver for attempt in problem.solver_stats.attempts] == ["METHOD_OF_MULTIPLIERS"]
