@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from fractions import Fraction
 from importlib import import_module
-from math import gcd, inf, isfinite, lcm, nan
+from math import inf, isfinite, nan
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -25,14 +23,14 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import DCPError, MemoryLimitError, ParameterError, SolverError
 from kernelopt.factorization import memory
 from kernelopt.results.solution import Status
-from kernelopt.solvers import branch_and_bound, cone_memory
+from kernelopt.solvers import branch_and_bound, cone_memory, integer_boxes
 from kernelopt.support import clock, outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
 from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
 from kernelopt.support.cvxpy_parts import SolverStats as CvxpyStats
 from kernelopt.support.locks import is_forked
-from kernelopt.support.types import Array, Ints
+from kernelopt.support.types import Array
 
 
 class ConicSolver(NamedTuple):
@@ -191,8 +189,6 @@ CLARABEL_STATUSES = {
 }  # fmt: skip
 # The accuracy of a relaxation that Clarabel does not solve better, and what counts as almost solved, of the tolerance.
 SOLVED, ALMOST = 1e-2, 1e-1
-# Coefficients of equations of integers count as rational where fractions of such denominators are so near, relatively.
-LARGEST_DENOMINATOR, EXACTLY = 1000, 1e-12
 GAP = 0.5  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
 
 
@@ -368,14 +364,14 @@ def _by_branch_and_bound(
     first = found.first_column(relaxed.z)
     assert first is not None
     n = len(relaxed.lower)
-    found.data["int_vars_idx"] = _beside(found.data, range(first, first + n))
+    found.data["int_vars_idx"] = integer_boxes.beside(found.data, range(first, first + n))
     of_x, of_z, kappa = _scaled_beside_integers(found.data)
-    pins = _pins(found.data, first, n)
-    if _lacks_integers(found.data, pins):
+    pins = integer_boxes.pins(found.data, first, n)
+    if integer_boxes.lacks_integers(found.data, pins):
         return Answer(Status.INFEASIBLE, False, CvxpyStats(BRANCH_AND_BOUND, solve_time=clock.now() - began))
 
     def on_box(lower: Array, upper: Array) -> branch_and_bound.Relaxed:
-        boxed, added = _boxed(found, first, lower, upper, pins)
+        boxed, added = integer_boxes.boxed(found, first, lower, upper, pins)
         for accuracy in (ours, ours | _clarabel(tol * SOLVED) | _reduced(tol * ALMOST)):
             raw = boxed.answer(relaxed.problem, {"warm_start": False}, accuracy, deadline - clock.now())
             if str(raw.status) in ("CallbackTerminated", "MaxTime"):
@@ -405,112 +401,6 @@ def _by_branch_and_bound(
     has_point = _is_placed(problem)
     status = answer.status if has_point else Status.USER_LIMIT
     return Answer(status, has_point, stats, bound=found.offset + kappa * answer.bound)
-
-
-def _beside(data: dict[str, Any], columns: Sequence[int]) -> list[int]:
-    """The columns z, and those that equations set equal to them."""
-    equations = sp.csr_array(data["A"])[: data["dims"].zero]
-    rows = np.unique(sp.csc_array(equations)[:, columns].nonzero()[0])
-    return [int(j) for j in np.union1d(columns, equations[rows].nonzero()[1])]
-
-
-class Pins(NamedTuple):
-    """Columns that equations tie to an integer each, z among them: x_j = ratio·z_i + shift, j = columns[k] and
-    i = owners[k]. `tied` are the rows of these equations."""
-
-    columns: Ints
-    owners: Ints
-    ratio: Array
-    shift: Array
-    tied: Ints
-
-
-def _pins(data: dict[str, Any], first: int, n: int) -> Pins:
-    """The columns that equations of two columns set equal to an integer, up to a factor and a constant."""
-    A, zero = _without_zeros(data["A"]), data["dims"].zero
-    rows = np.flatnonzero(np.diff(A.indptr[: zero + 1]) == 2)
-    pairs, values = (part[A.indptr[rows][:, None] + [0, 1]] for part in (A.indices, A.data))
-    is_z = (pairs >= first) & (pairs < first + n)
-    one = is_z.sum(axis=1) == 1
-    rows, pairs, values, is_z = rows[one], pairs[one], values[one], is_z[one]
-    z, of_z = (np.where(is_z[:, 0], part[:, 0], part[:, 1]) for part in (pairs, values))
-    other, of_other = (np.where(is_z[:, 0], part[:, 1], part[:, 0]) for part in (pairs, values))
-    plain = np.arange(n)
-    return Pins(
-        np.concatenate([first + plain, other]), np.concatenate([plain, z - first]),
-        np.concatenate([np.ones(n), -of_z / of_other]), np.concatenate([np.zeros(n), data["b"][rows] / of_other]), rows,
-    )  # fmt: skip
-
-
-def _without_zeros(A: Any) -> sp.csr_array:
-    """A by rows, without the zeros that cvxpy keeps where a parameter has entries of 0."""
-    found = sp.csr_array(A, copy=True)
-    found.eliminate_zeros()
-    return found
-
-
-def _lacks_integers(data: dict[str, Any], pins: Pins) -> bool:
-    """Whether some equation Σ aᵢzᵢ = b of integers alone has no integer solution: b is no multiple of gcd(aᵢ).
-
-    Without bounds of z, no number of boxes would tell.
-    """
-    A = _without_zeros(data["A"])[: data["dims"].zero]
-    is_whole = np.isin(np.arange(A.shape[1]), pins.columns[(pins.ratio == 1) & (pins.shift == 0)])
-    others = np.bincount(
-        np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))[~is_whole[A.indices]], minlength=A.shape[0]
-    )
-    for row in np.flatnonzero((others == 0) & (np.diff(A.indptr) > 0)):
-        a = A.data[A.indptr[row] : A.indptr[row + 1]]
-        shares = [Fraction(x).limit_denominator(LARGEST_DENOMINATOR) for x in a / np.abs(a).min()]
-        if any(abs(float(share) - x) > EXACTLY * abs(x) for share, x in zip(shares, a / np.abs(a).min(), strict=True)):
-            continue
-        unit = Fraction(gcd(*(share.numerator for share in shares)), lcm(*(share.denominator for share in shares)))
-        b = data["b"][row] / np.abs(a).min() / float(unit)
-        if abs(b - round(b)) > branch_and_bound.INTEGRAL * max(1.0, abs(b)):
-            return True
-    return False
-
-
-def _boxed(found: Compiled, first: int, lower: Array, upper: Array, pins: Pins) -> tuple[Compiled, Array]:
-    """Clarabel's data with rows that keep columns from `first` on within bounds; and which rows these are.
-
-    Equal bounds are equations, in front of all rows; others follow the inequalities. Elsewhere integers that are fixed
-    are put in: the error of Clarabel's z times a large constant, as in |f| ≤ Mz, would leave f what it may not have.
-    """
-    data = _put_in(found.data, lower, upper, pins)
-    zero, nonneg, n = data["dims"].zero, data["dims"].nonneg, len(data["c"])
-    same = lower == upper
-    at = np.concatenate(
-        [np.flatnonzero(same), np.flatnonzero(~same & (upper < inf)), np.flatnonzero(~same & (lower > -inf))]
-    )
-    equal, above = int(same.sum()), int((~same & (upper < inf)).sum())
-    signs = np.where(np.arange(len(at)) < equal + above, 1.0, -1.0)
-    E = sp.csr_array((signs, (np.arange(len(at)), first + at)), shape=(len(at), n))
-    e = signs * np.where(signs > 0, upper[at], lower[at])
-    A, b, dims = sp.csr_array(data["A"]), data["b"], copy(data["dims"])
-    dims.zero, dims.nonneg = zero + equal, nonneg + len(at) - equal
-    A = sp.vstack([E[:equal], A[: zero + nonneg], E[equal:], A[zero + nonneg :]], format="csc")
-    b = np.concatenate([e[:equal], b[: zero + nonneg], e[equal:], b[zero + nonneg :]])
-    added = np.r_[0:equal, equal + zero + nonneg : len(at) + zero + nonneg]
-    return found._replace(data={**data, "A": sp.csc_array(A), "b": b, "dims": dims}), added
-
-
-def _put_in(data: dict[str, Any], lower: Array, upper: Array, pins: Pins) -> dict[str, Any]:
-    """The data with fixed integers, and what is tied to them, as constants in all rows but those that tie them."""
-    fixed = (lower == upper)[pins.owners]
-    if not fixed.any():
-        return data
-    A, x = sp.csc_array(data["A"]), np.zeros(len(data["c"]))
-    x[pins.columns[fixed]] = pins.ratio[fixed] * lower[pins.owners[fixed]] + pins.shift[fixed]
-    owners = np.repeat(np.arange(A.shape[1]), np.diff(A.indptr))
-    out = np.isin(owners, pins.columns[fixed]) & ~np.isin(A.indices, pins.tied)
-    constant = np.bincount(A.indices[out], A.data[out] * x[owners[out]], minlength=A.shape[0])
-    b, linear = data["b"] - constant, np.arange(len(data["b"])) < data["dims"].zero + data["dims"].nonneg
-    rest = sp.csc_array((A.data[~out], (A.indices[~out], owners[~out])), shape=A.shape)
-    # Clarabel's tolerance is relative to the largest b: f ≤ M·1 is stated as f/M ≤ 1.
-    largest = np.maximum(np.abs(b), abs(rest).max(axis=1).toarray().ravel() if rest.nnz else 0.0)
-    shrink = np.where(linear & (constant != 0) & (largest > 1), 1 / np.where(largest > 0, largest, 1.0), 1.0)
-    return {**data, "A": sp.csc_array(sp.diags_array(shrink) @ rest), "b": shrink * b}
 
 
 def _told_bound(found: Compiled, raw: Any, kappa: float) -> float:

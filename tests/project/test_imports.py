@@ -156,6 +156,7 @@ INSIDE = {
         ["watch"],
         ["assemble", "dual_point", "free_kinks", "outer_dual", "rays", "row_problem"],
         ["cones", "culprits", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
+        ["integer_boxes"],
         ["answers", "branch_and_bound", "cone_memory", "coupling", "kernel_space"],
     ],
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
