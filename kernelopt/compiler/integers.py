@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,23 +88,55 @@ class Relaxation:
             y.save_value(rounded(y, dense(rest.value)))
 
 
-def has_logic(problem: cp.Problem) -> bool:
-    """Whether atoms of logic are in it, which take booleans alone, so that it has no relaxation."""
-    return any(issubclass(atom, LogicExpression) for atom in problem.atoms())
-
-
 def relaxation(problem: cp.Problem) -> Relaxation:
     """The problem with continuous variables in the place of those with integers. Bounds are the nearest integers."""
     places = tuple((y, _continuous(y)) for y in problem.variables() if integral(y).any())
-    found = rewrite(problem, {id(y): rest for y, rest in places})
+    continuous: dict[int, Any] = {id(y): rest for y, rest in places}
+    stated, truths = _of_logic(problem, continuous)
+    found = rewrite(problem, continuous | stated)
     entries = [cp.reshape(rest, (rest.size,), order="C")[np.flatnonzero(integral(y))] for y, rest in places]
     lower, upper = (
         np.concatenate([bound[integral(y)] for (y, _), bound in zip(places, bounds, strict=True)])
         for bounds in zip(*(limits(y) for y, _ in places), strict=True)
     )
     z = cp.Variable(len(lower))
-    whole = cp.Problem(found.objective, [*found.constraints, z == cp.hstack(entries)])
+    whole = cp.Problem(found.objective, [*found.constraints, *truths, z == cp.hstack(entries)])
     return Relaxation(whole, z, np.ceil(lower), np.floor(upper), places)
+
+
+def _of_logic(problem: cp.Problem, continuous: Mapping[int, Any]) -> tuple[dict[int, Any], list[cp.Constraint]]:
+    """Numbers in [0, 1] in the place of atoms of logic, by id, and rows that settle them where booleans are 0 or 1."""
+    found: dict[int, Any] = {}
+    rows: list[cp.Constraint] = []
+
+    def visit(node: Any) -> Any:
+        for part in node if isinstance(node, list) else node.args:
+            visit(part)
+        if isinstance(node, LogicExpression) and id(node) not in found:
+            found[id(node)], more = _in_numbers(node, [found.get(id(a), continuous.get(id(a), a)) for a in node.args])
+            rows.extend(more)
+
+    visit([problem.objective, *problem.constraints])
+    return found, rows
+
+
+def _in_numbers(node: LogicExpression, x: list[Any]) -> tuple[Any, list[cp.Constraint]]:
+    """y and its rows: not 1 − x; and x₁ + x₂ − 1 ≤ y ≤ xᵢ; or xᵢ ≤ y ≤ x₁ + x₂; xor |x₁ − x₂| ≤ y ≤ min(s, 2 − s) with
+    s = x₁ + x₂; of more than two one after the other."""
+    x = [cp.Constant(np.asarray(a.value, dtype=float)) if isinstance(a, cp.Constant) else a for a in x]
+    if isinstance(node, cp.logic.Not):
+        return 1 - x[0], []
+    y, rows = x[0], list[cp.Constraint]()
+    for other in x[1:]:
+        one, y = y, cp.Variable(node.shape, bounds=[0, 1])
+        match node:
+            case cp.logic.And():
+                rows += [y <= one, y <= other, y >= one + other - 1]
+            case cp.logic.Or():
+                rows += [y >= one, y >= other, y <= one + other]
+            case _:
+                rows += [y >= one - other, y >= other - one, y <= one + other, y <= 2 - one - other]
+    return y, rows
 
 
 def _continuous(y: cp.Variable) -> cp.Variable:

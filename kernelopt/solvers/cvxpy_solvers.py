@@ -347,9 +347,7 @@ def _is_placed(problem: cp.Problem) -> bool:
 
 def lacks_relaxation(problem: cp.Problem) -> str | None:
     """Why branch and bound of our own can't take a problem, as a phrase that follows its name; None if it can."""
-    if not problem.is_mixed_integer():
-        return "takes problems with integers"
-    return "takes no logical atoms" if integers.has_logic(problem) else None
+    return None if problem.is_mixed_integer() else "takes problems with integers"
 
 
 def _by_branch_and_bound(

@@ -1,5 +1,7 @@
 """Integers are fixed where a mixed-integer solver put them, and the rest is solved as a convex problem."""
 
+import itertools
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -121,3 +123,32 @@ def test_variables_without_integers_are_as_they_were_solved():
     assert left.form.y == [b]
     found = dict(zip([v.id for v in form.y], left.whole(Iterate((), (np.array([5.0, 6.0]),))), strict=True))
     assert found[b.id].tolist() == [5.0, 6.0] and found[z.id] == 2.0
+
+
+TRUTHS = {
+    "and": lambda z: cp.logic.And(z[0], z[1], z[2]),
+    "or": lambda z: cp.logic.Or(z[0], z[1]),
+    "xor of three": lambda z: cp.logic.Xor(z[0], z[1], z[2]),
+    "nested": lambda z: cp.logic.Or(cp.logic.Not(z[0]), cp.logic.And(z[1], np.True_)),
+}
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
+def test_logic_beside_cones(truth):
+    """Branch and bound states it in numbers; the truth enumerates."""
+    points = np.linspace(0, 2, 7)[:, None]
+    y, cost = np.sin(3 * points[:, 0]) + 1, np.array([0.7, -0.4, 0.3])
+
+    def least(z):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=0.5))
+        loss = cp.norm(y - theta(points) - truth(z)) + sum(c * one for c, one in zip(cost, z, strict=True))
+        problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)))
+        return problem.solve(), problem
+
+    known = [
+        least([cp.Constant(np.bool_(one)) for one in each])[0] for each in itertools.product([False, True], repeat=3)
+    ]
+    value, problem = least([cp.Variable(boolean=True) for _ in range(3)])
+    assert problem.status == "optimal" and problem.solver_stats.solver_name == "BRANCH_AND_BOUND"
+    assert value == pytest.approx(min(known), rel=1e-6)
