@@ -43,6 +43,9 @@ ROOM = 1e-13
 # Slacks up to this fraction of a row's terms are closed where an optimum of 0 is searched from a solver's point. Larger
 # values make equalities of inactive rows, smaller ones miss rows that the solver met loosely.
 NEARLY = 1e-4
+# Turns in which rows that a step crosses are held where they are, and with them all rows whose slack is at most HELD
+# times what it goes beyond one.
+TURNS, HELD = 4, 2.0
 # Singular values of the scaled system up to this fraction of the largest count as 0: such rows depend on others, and
 # the step of least length is taken. The fraction is 450 ulps, above the rounding of the system's entries.
 RANK = 1e-13
@@ -72,10 +75,25 @@ def moved(
     if not wrong.any():
         return scaled
     chosen = np.flatnonzero(equal | (s < room))
-    if len(chosen) > MOST:
-        return scaled
-    r = s[chosen] - 2 * room[chosen]
-    A = sp.csc_array(A[chosen])
+    r, found = np.where(equal, s, np.minimum(s - 2 * room, 0.0)), scaled
+    for _ in range(TURNS):
+        if len(chosen) > MOST or (step := _step(reduction, form, held, A[chosen], x, r[chosen])) is None:
+            return found
+        found = _along(reduction, form, scaled or point, x, step)
+        there = columns_of(form, representer.evaluate(reduction, found))
+        beyond = -np.inf if there is None else float(np.max((A @ there - b)[~equal], initial=-np.inf))
+        more = np.flatnonzero(~equal & (s <= HELD * beyond))
+        if beyond <= 0 or np.isin(more, chosen).all():
+            return found
+        chosen = np.union1d(chosen, more)
+    return found
+
+
+def _step(  # noqa: PLR0917
+    reduction: Reduction, form: ConicForm, held: Sequence[Theta], A: sp.csr_array, x: Array, r: Array
+) -> tuple[list[tuple[int, int, Array]], Array] | None:
+    """The shortest step with A·step = r, for each column of each v, and of y; None where there is none."""
+    A = sp.csc_array(A)
     parts = [
         (number, k, G)
         for number, k, G in _through_factors(reduction, form, A)
@@ -88,21 +106,28 @@ def moved(
     M = sum((G @ G.T for _, _, G in parts), (Ay * weight) @ Ay.T)
     d = np.sqrt(np.diag(M))
     if not np.all(np.isfinite(d)) or np.any((d == 0) & (r != 0)):
-        return scaled
+        return None
     # Rows in units of their own length in M, so that `RANK` compares rows of different units.
     d = np.where(d > 0, d, 1.0)
     found = scipy.linalg.lstsq(M / d[:, None] / d, r / d, cond=RANK, check_finite=False)[0] / d
     if not np.isfinite(found).all():
-        return scaled
-    v = [np.array(one) for one in (scaled or point).v]
-    for number, k, G in parts:
+        return None
+    return [(number, k, G.T @ found) for number, k, G in parts], weight * (Ay.T @ found)
+
+
+def _along(
+    reduction: Reduction, form: ConicForm, point: Iterate, x: Array, step: tuple[list[tuple[int, int, Array]], Array]
+) -> Iterate:
+    """The point after a step of v and y, not evaluated yet."""
+    v, new = [np.array(one) for one in point.v], x.copy()
+    for number, k, of_v in step[0]:
         if v[number].ndim == 1:
-            v[number] += G.T @ found
+            v[number] += of_v
         else:
-            v[number][:, k] += G.T @ found
-    x[y] += weight * (Ay.T @ found)
+            v[number][:, k] += of_v
+    new[form.y] += step[1]
     values = tuple(
-        x[columns].reshape(variable.shape, order="F") if len(columns) == variable.size else value
+        new[columns].reshape(variable.shape, order="F") if len(columns) == variable.size else value
         for variable, columns, value in zip(reduction.form.y, form.variables, point.y, strict=True)
     )
     return replace(point, v=tuple(v), y=values, value=nan)

@@ -38,6 +38,20 @@ def test_a_theta_of_0_is_moved_too():
     assert representer.violation(reduction, moved) < 1e-12 and not np.any(point.v[0])
 
 
+def test_rows_that_a_step_would_cross_are_held():
+    """The shortest step that raises one difference lowers others, which have little slack."""
+    points, kernel = np.linspace(0, 3, 12)[:, None], ko.kernels.Gaussian(sigma=0.5)
+    weights = np.sin(np.arange(12.0))
+    least = np.diff(kernel(points) @ weights) - 1e-11
+    least[5] += 1e-9
+    theta = ko.Theta(kernel)
+    reduction, form, zero = reduced(ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.diff(theta(points)) >= least]))
+    point = representer.evaluate(reduction, replace(zero, v=(reduction.factors[theta].B.T @ weights,)))
+    assert 5e-10 < -np.min(np.diff(point.u[0]) - least) < 2e-9
+    moved = representer.evaluate(reduction, projection.moved(reduction, form, point))
+    assert np.min(np.diff(moved.u[0]) - least) >= 0
+
+
 def test_what_is_held_stays():
     """The first θ alone meets the constraint."""
     first, second = ko.Theta(FIRST), ko.Theta(SECOND)
