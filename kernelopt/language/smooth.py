@@ -35,6 +35,9 @@ STEP = float(np.finfo(float).eps) ** (1 / 3)
 # Of that step: the distance of points whose fourth differences show rounding; and times what they show, the allowance
 # for a difference of two values.
 SMALL, MEASURED = 1 / 32, 4.0
+# A difference of gradients that grows by this, when its step is halved, is that of a gradient too steep for it: it
+# grows by 2 there, and hardly at all once steps are short enough.
+GROWS = 1.5
 # A change of the gradient over this fraction of a step, relative to its change over the whole step, from which on it is
 # a jump. A continuous gradient that is smooth on the scale of a step changes by NARROW itself.
 NARROW, JUMP = 1e-3, 0.5
@@ -363,6 +366,7 @@ class SmoothLoss:
             # Truncation shows as a change with the step. Values of size s round by εs, differences by εs/step.
             beyond = MEASURED * self.rounding if of == "value" else 0.0
             unsure = 10 * np.abs(coarse - expected) + (50 * np.finfo(float).eps * size + beyond) / steps
+            unsure += self._steepness(name, sample, got, coarse, expected)
             allowed = ACCURACY * np.maximum(np.abs(got), np.abs(expected)) + unsure
             error = np.abs(got - expected) / np.where(allowed > 0, allowed, np.finfo(float).tiny)
         error = np.where(defined & np.isfinite(error), error, 0.0)
@@ -381,6 +385,21 @@ class SmoothLoss:
                 f"Expected the {name} of {self.name} to be the derivative of its {of}; at {_point(u, data, worst)} it "
                 f"is {got[worst]:.6g}, where central differences give {expected[worst]:.6g}.{hint}"
             )
+
+    def _steepness(
+        self, name: str, sample: tuple[Array, tuple[Array, ...], Array], got: Array, coarse: Array, expected: Array
+    ) -> Array:
+        """What differences say nothing about, where a loss is steeper than their steps are long.
+
+        The difference of values is the gradient somewhere between its ends. That of gradients grows as steps get
+        shorter towards a Hessian that is larger.
+        """
+        u, data, steps = sample
+        if name == "gradient":
+            ends = [self.evaluate(name, u + sign * steps, data) for sign in (-1, 1)]
+            return np.nan_to_num(np.abs(ends[1] - ends[0]), nan=0.0, posinf=0.0)
+        grows = (np.abs(expected) > GROWS * np.abs(coarse)) & (got * expected > 0) & (np.abs(got) > np.abs(expected))
+        return np.where(grows, np.inf, 0.0)
 
     def _rounding_of_values(self, u: Array, data: tuple[Array, ...], steps: Array, defined: Array) -> float:
         """By how much values round beyond 16ε times their own size, as log cosh u does near 0; at most 16ε.

@@ -852,3 +852,15 @@ def test_a_loss_with_one_slope(unit):
     problem.solve()
     assert problem.status == "optimal"
     assert problem.value == pytest.approx(-0.5 * unit**2 * Y @ KERNEL(X, X) @ Y, rel=1e-7)
+
+
+@pytest.mark.parametrize("steep", [1e3, 1e7, 1e9])
+def test_derivatives_steeper_than_the_steps_of_differences(steep):
+    """log(1 + exp(s·(u − y))) bends within 1/s, which no difference with the data's step resolves."""
+    value = lambda u, y: np.logaddexp(0, steep * (u - y))
+    gradient = lambda u, y: steep * expit(steep * (u - y))
+    hessian = lambda u, y: steep**2 * expit(steep * (u - y)) * expit(-steep * (u - y))
+    ko.SmoothLoss(value, gradient, hessian)(ko.Theta(KERNEL)(X), Y)
+    for wrong in (lambda u, y: -gradient(u, y), lambda u, y: 1.01 * gradient(u, y)):
+        with pytest.raises(DataError, match="gradient"):
+            ko.SmoothLoss(value, wrong, hessian)(ko.Theta(KERNEL)(X), Y)
