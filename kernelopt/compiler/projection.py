@@ -76,7 +76,8 @@ def moved(
         return scaled
     chosen = np.flatnonzero(equal | (s < room))
     r, found = np.where(equal, s, np.minimum(s - 2 * room, 0.0)), scaled
-    for _ in range(TURNS):
+    near = bool(np.all(np.abs(s[wrong]) <= representer.FEASIBLE * terms[wrong]))  # a point far off is none
+    for _ in range(TURNS if near else 1):
         if len(chosen) > MOST or (step := _step(reduction, form, held, A[chosen], x, r[chosen])) is None:
             return found
         found = _along(reduction, form, scaled or point, x, step)
