@@ -343,7 +343,7 @@ def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
 
 def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:
     """A dual point at which a single free column vanishes exactly: multipliers with room are rounded to a grid, and the
-    one with most room takes what is left. None where none has room, or there are several columns."""
+    one with most room takes what is left. None where that does not suffice, or there are several columns."""
     pieces, twins, free = task.pieces, task.pieces.twins, task.free
     if len(free.owners) != 1:
         return None
@@ -357,6 +357,8 @@ def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:
     most = int(some[np.argmax(room[some])])
     entry = free.values[free.rows == most].sum()
     a[most] -= checker.sums(free, a)[0][0] / entry
+    if checker.sums(free, a)[0][0]:  # multipliers without room are on no grid
+        return None
     return still(twins.sign * a[twins.row], np.zeros(pieces.n))
 
 

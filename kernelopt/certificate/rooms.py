@@ -105,7 +105,7 @@ def _room(group: Group, a: Array, w: Array, floor: float) -> tuple[Array, Array,
     if isinstance(family, OfOneNumber):
         low, high = (end[:, None] for end in family.ends(w))
         room = np.minimum(np.minimum(a - low, high - a), usual).clip(0)
-        return np.maximum(room, floor * usual) ** 2, none, room
+        return np.where(low < high, np.maximum(room, floor * usual) ** 2, 0.0), none, room
     if isinstance(family, (Largest, RowLogSumExp, SumOfLargest)):
         total = a.sum(axis=1, keepdims=True)
         if isinstance(family, SumOfLargest):

@@ -497,7 +497,8 @@ class Custom:
 
     def conjugate(self, v: Array) -> Array:
         """weight·(ℓ*(z) − z·shift) with z = v/(weight·rate), and ℓ*(z) = zq − ℓ(q) where ℓ′(q) = z; an upper bound
-        of that where q is approximate."""
+        of that where q is approximate. Where ℓ is linear, no other slope than its own has a finite one, so that the
+        last argument of ℓ′ counts where v is its slope to the last bit."""
         fixed = self.rate == 0
         z = v / np.where(fixed, 1.0, self.weight * self.rate)
         constant = np.where(v == 0, -self.weight * self.loss.value(self.shift, self.data), np.inf)
@@ -505,6 +506,8 @@ class Custom:
             return constant
         hint = self._last[0] if self._last else np.full(len(z), self.loss.anywhere)
         hint = np.where(self.loss.inside(hint), hint, self.loss.anywhere)
+        slope = self.loss.gradient(hint, self.data)
+        z = np.where(v == self.weight * self.rate * slope, slope, z)
         found = attained(
             lambda q: self.loss.gradient(q, self.data), lambda q: self.loss.hessian(q, self.data),
             z, hint, (self.loss.low, self.loss.high),

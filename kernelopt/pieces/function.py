@@ -22,6 +22,8 @@ from kernelopt.support.types import Array, Ints
 # within a few units in the last place.
 ULPS = 16 * UNIT
 STEPS = 200  # of a root: each third one halves the 2⁶⁴ doubles that it may be
+FAST = 0.1  # share of the last value, down to which Newton's steps go on by themselves; 1/e is usual far out on e^q
+ENDS = 2.0  # units in the last place: a shorter step is rounding
 
 
 class Bounded(NamedTuple):
@@ -196,20 +198,24 @@ def root(
 ) -> Array:  # fmt: skip
     """The roots of m increasing functions on an open interval, to the last digits.
 
-    Newton's steps within a bracket; each third step halves the number of doubles in it, so that 200 steps suffice
-    wherever the root is. Without a root, the end of the interval towards which it would lie.
+    Newton's steps within a bracket, as long as values fall fast; else each third step halves the number of doubles in
+    it, so that 200 steps suffice wherever the root is. Without a root, the end of the interval towards which it would
+    lie.
     """
     low, high = np.full(m, np.nextafter(inside[0], inf)), np.full(m, np.nextafter(inside[1], -inf))
     x = _middle(low, high) if start is None else np.clip(start, low, high)
+    before = np.full(m, inf)
     with np.errstate(all="ignore"):
-        for step in range(STEPS):
-            value = f(x)
+        for number in range(STEPS):
+            value, slope = f(x), df(x)
             low, high = np.where(value <= 0, x, low), np.where(value >= 0, x, high)
-            if np.all(np.nextafter(low, inf) >= high):
+            step = value / slope
+            done = (np.nextafter(low, inf) >= high) | ((np.abs(step) <= ENDS * np.spacing(np.abs(x))) & (slope < inf))
+            if done.all():
                 break
-            new = x - value / df(x)
-            inner = (new > low) & (new < high) & (step % 3 < 2)
-            x = np.where(inner, new, _middle(low, high))
+            new, size = x - step, np.abs(value)
+            inner = (new > low) & (new < high) & ((size <= FAST * before) | (number % 3 < 2))
+            before, x = np.where(inner, size, inf), np.where(done, x, np.where(inner, new, _middle(low, high)))
     return x
 
 

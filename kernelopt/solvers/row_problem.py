@@ -37,6 +37,7 @@ MARGIN = 2e-9
 # Functions of one number with kinks that stand in constraints or in other functions: with more of them, an interior
 # point method takes less time. 200 bounded differences of 200 rows take 50 systems, 2000 of 1000 rows 300.
 KINKS = 200
+TURNS = 8  # of functions within functions
 LARGEST = 12  # order of a semidefinite cone up to which its second derivative is formed, with its order to the fourth
 
 
@@ -481,29 +482,30 @@ def _with_steps(problem: RowProblem) -> RowProblem:
     ]
     squares = np.asarray((problem.E * problem.E) @ np.concatenate(each))
     typical = median(squares[squares > 0]) if np.any(squares > 0) else 1.0
-    squares = np.where(squares > STILL * typical, squares, 0.0)
-    moving = np.where(squares > 0, squares, typical)
+    moving = _followed(problem, np.where(squares > STILL * typical, squares, 0.0))
+    moving = np.where(moving > 0, moving, typical)
     for f in problem.functions:
         moving[f.rows] = moving[f.rows].mean(axis=1, keepdims=True)
-    # A row below that no θ moves goes along with its functions, by their slope.
-    inner = sum(
-        (
-            f.by_row(f.share * _steepness(f, problem.shift) * moving[f.rows].mean(axis=1), len(problem.below))
-            for f in problem.functions
-            if f.is_nested
-        ),
-        0.0,
-    )
-    still = np.flatnonzero((squares[problem.below] == 0) & (np.zeros(len(problem.below)) + inner > 0))
-    moving[problem.below[still]] = np.broadcast_to(inner, len(problem.below))[still]
-    # Arguments of functions that no θ moves go along with the rows that bound them.
-    squares_y = sp.csr_array(problem.F * problem.F)
-    bounded = squares_y[problem.below[still]]
-    at, found = np.zeros(problem.q), bounded.T @ moving[problem.below[still]]
-    counts = np.asarray((bounded.T @ bounded).diagonal())  # ΣF⁴, so that the mean of F²·moving/F⁴ is that of moving/F²
-    at[counts > 0] = found[counts > 0] / counts[counts > 0]
-    along = squares_y @ at
-    for f in problem.functions:
-        if not squares[f.rows].any() and along[f.rows].any():
-            moving[f.rows] = along[f.rows].mean()
     return replace(problem, step=1 / moving)
+
+
+def _followed(problem: RowProblem, of_theta: Array) -> Array:
+    """How far all rows move, for how far θ moves them; 0 where nothing is known.
+
+    A row below that no θ moves goes along with its functions, by their slopes, and other columns with such rows that
+    bound them: F²·at = moving, in the mean over these rows. Functions within functions take turns.
+    """
+    squares, below, moving = sp.csr_array(problem.F * problem.F), problem.below, of_theta
+    bounds, own, held, at = squares[below], of_theta[below] == 0, np.zeros(len(below)), np.zeros(problem.q)
+    nested = [(f, f.share * _steepness(f, problem.shift)) for f in problem.functions if f.is_nested]
+    for _ in range(TURNS if nested else 0):
+        inner = sum(f.by_row(slope * moving[f.rows].mean(axis=1), len(below)) for f, slope in nested)
+        held = np.where(own & (held == 0) & (inner > 0), inner + bounds @ at, held)
+        total, terms = bounds.T @ held, (bounds * bounds).T @ (held > 0).astype(float)
+        at = np.where(at > 0, at, total / np.where(terms > 0, terms, 1.0))
+        along = squares @ at
+        along[below] = np.where(held > 0, held, along[below])
+        before, moving = moving, np.where(of_theta > 0, of_theta, along)
+        if np.array_equal(before > 0, moving > 0):
+            break
+    return moving

@@ -854,6 +854,20 @@ def test_a_loss_with_one_slope(unit):
     assert problem.value == pytest.approx(-0.5 * unit**2 * Y @ KERNEL(X, X) @ Y, rel=1e-7)
 
 
+@pytest.mark.parametrize("with_intercept", [False, True])
+def test_a_loss_with_one_slope_beside_constraints(with_intercept):
+    """Its multipliers have no room to move: neither engines nor the proof may take them off their slope."""
+    values, scale = [], 1e3
+    own = ko.SmoothLoss(lambda u, y: scale * y * u, lambda u, y: scale * y + 0 * u, lambda u, y: 0 * u)
+    for loss in (own, lambda f, y: scale * cp.multiply(y, f)):
+        theta = ko.Theta(ko.kernels.Linear())
+        f = theta(X) + (cp.Variable() if with_intercept else 0)
+        problem = ko.Problem(cp.Minimize(WEIGHTS @ loss(f, Y) + ko.sum_squares(theta)), [f <= 1, f >= -3])
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-7)
+
+
 @pytest.mark.parametrize("steep", [1e3, 1e7, 1e9])
 def test_derivatives_steeper_than_the_steps_of_differences(steep):
     """log(1 + exp(s·(u − y))) bends within 1/s, which no difference with the data's step resolves."""
