@@ -108,23 +108,24 @@ def upper(pieces: Pieces, x: Array, error: Array) -> float:
     x, error, z, number = x.copy(), error.copy(), pieces.bounds[:, 0], pieces.bounds[:, 1]
     total = np.zeros(1 + len(pieces.below))
     for _ in range(ROUNDS if len(z) else 1):
-        value, total = _sums(pieces, x, error)
-        change, more = value[1 + number], total[1 + number]
-        if np.all(np.abs(change) <= 8 * U * np.abs(x[z])) and np.all(more <= error[z]):
+        value, total, noise = _sums(pieces, x, error)
+        change, more, noise = value[1 + number], total[1 + number], noise[1 + number]
+        if np.all(np.abs(change) <= 8 * U * np.abs(x[z]) + noise) and np.all(more <= error[z]):
             break
         # With as much room that the next rounds of the same numbers are below it, those of its own room included.
-        off = np.maximum(more - change + 16 * U * np.abs(x[z]), error[z])
+        off = np.maximum(more - change + 16 * U * np.abs(x[z]) + noise, error[z])
         x[z], error[z] = x[z] + change, off * (1 + 4 * ROOM) + TINY
     else:
         return inf
     return float(total[0]) if isfinite(total[0]) else inf
 
 
-def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array]:
-    """The objective and the left sides of all rows below, without the z that they bound where these are their own; and
-    upper bounds on them for columns within the errors."""
+def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array, Array]:
+    """The objective and the left sides of all rows below, without the z that they bound where these are their own;
+    upper bounds on them for columns within the errors; and how far rounding alone may move them."""
     counts, s = np.diff(pieces.S.indptr), pieces.rows(x)
-    e = (pieces.sizes(error) + gamma(counts + 4) * (pieces.sizes(x) + np.abs(pieces.s0))) * (1 + ROOM)
+    rounding = gamma(counts + 4) * (pieces.sizes(x) + np.abs(pieces.s0))
+    e = (pieces.sizes(error) + rounding) * (1 + ROOM)
     own = np.zeros(pieces.n)
     value = np.concatenate([[pieces.c @ x + pieces.c0], s[pieces.below]])
     linear = np.abs(pieces.c) @ error + gamma(pieces.n + 4) * (np.abs(pieces.c) @ np.abs(x) + abs(pieces.c0))
@@ -138,7 +139,8 @@ def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array]:
         most = group.family.highest(s[group.rows], e[group.rows])
         for part, total in ((here, value), (most - here, high), (np.abs(most), size)):
             group.added(part, total)
-    return value, (value + high) + gamma(len(pieces.s0) + 8) * (size + high)
+    noise = np.append(0.0, rounding[pieces.below]) + gamma(len(pieces.s0) + 8) * size
+    return value, (value + high) + gamma(len(pieces.s0) + 8) * (size + high), noise
 
 
 def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Pieces, list[Link], Dual, int] | None:

@@ -426,7 +426,7 @@ def _gram_of(factor: Factor, v: Array, norm: NormLink) -> Array:
 def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> float:
     """Largest violation of a constraint of the outer problem, relative to the constraint's own terms.
 
-    Predictions that are all but zero count with the size of the data. Sizes beyond `LARGE` times the data's unit count
+    Predictions that are all but zero count with the size of the data, as ‖θ − f₀‖ does with that of f₀. Sizes beyond `LARGE` times the data's unit count
     with that, so that huge terms which cancel do not make a violation small.
     """
     form = reduction.form
@@ -447,6 +447,9 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
             sizes[link.u.id] = unit
             length = unit / np.sqrt(reduction.factors[link.theta].scale)
             sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms_of(link.theta).values()}
+    for norm in form.norms:
+        if norm.view.shift is not None and sizes[norm.t.id] < NEGLIGIBLE * norm.view.shift.norm:
+            sizes[norm.t.id] = norm.view.shift.norm
     return max(outside, *(_violation(c, sizes, shares) for c in form.outer.constraints))
 
 

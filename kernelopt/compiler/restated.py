@@ -24,7 +24,8 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.attributes import dense
-from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink, rewrite
+from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
+from kernelopt.language.nodes import norm_from_gram
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.cvxpy_parts import (
     AddExpression,
@@ -100,7 +101,10 @@ def restated(form: CanonicalForm) -> Restated:
     parts = [part for several in instead for part in several]
     outer = cp.Problem(form.outer.objective, [part for part in parts if not isinstance(part, PredictionLink)])
     gone = {id(part.u): part for part in parts if isinstance(part, PredictionLink)}
-    outer = rewrite(outer, {i: cp.Constant(np.zeros(link.u.shape)) for i, link in gone.items() if link.u is not None})
+    known = {i: cp.Constant(np.zeros(link.u.shape)) for i, link in gone.items() if link.u is not None}
+    at_zero = [norm for norm in form.norms if any(link.theta is norm.view.theta for link in gone.values())]
+    known |= {id(norm.t): _of_centre(norm) for norm in at_zero if norm.view.shift is not None}
+    outer = rewrite(outer, known)
     links = tuple(_of_nothing(link) if id(link.u) in gone else link for link in form.predictions)
     present = {v.id for v in outer.variables()}
     norms = tuple(norm for norm in form.norms if norm.t.id in present)
@@ -111,6 +115,12 @@ def _of_nothing(link: PredictionLink) -> PredictionLink:
     """The link of a θ that is 0: it has no rows."""
     none = link.take[:0]
     return replace(link, rows=link.rows.subset(none), take=none, origin=none, u=None, blocks=())
+
+
+def _of_centre(norm: NormLink) -> cp.Constant:
+    """‖θM − f₀‖ where θ is 0."""
+    assert norm.view.shift is not None
+    return cp.Constant(norm_from_gram(norm.view.shift.gram(), norm.kind))
 
 
 def _sides(constraint: Any) -> tuple[Any, Any] | None:

@@ -87,6 +87,7 @@ class Convex(Work):
         self.given_up: Iterate | None = None
         self.rest: Rest | None = None
         self.failure: SolverError | MemoryLimitError | None = None
+        self.is_unbounded = False  # proven with the integers of a point fixed, which a claim of a solver is not
 
     # ------------------------------------------------------------ which solver runs next
 
@@ -282,6 +283,8 @@ class Convex(Work):
         except (SolverError, DataError, MemoryLimitError):
             return []
         rest.attempts = outcome.attempts
+        if outcome.solution.status == Status.UNBOUNDED:
+            self.is_unbounded = True  # with integers that are feasible: so is the whole problem
         known, told = outcome.solution.value, outcome.solution.certificate
         if outcome.point is None or known is None or not isfinite(known):
             return []
@@ -312,7 +315,9 @@ class Convex(Work):
         if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
             assert task.data is not None
             self.status = Status.UNBOUNDED if diagnosis.has_ray(task, task.data) else None
-        if self.best is not None and (self.status != Status.INFEASIBLE or not task.is_continuous):
+        if self.is_unbounded:
+            self.status = Status.UNBOUNDED
+        elif self.best is not None and (self.status != Status.INFEASIBLE or not task.is_continuous):
             outcome = judged(task, self.best, self.rest, self._diagnose, self.status)
             return replace(outcome, attempts=tuple(self.attempts))
         status = self.status if self.status in NOTHING else Status.USER_LIMIT

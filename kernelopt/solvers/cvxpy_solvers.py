@@ -490,7 +490,8 @@ def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float | Array, float,
     sigma = typical(np.concatenate(sizes)) or 1.0
     unit = np.where(kind, 1.0, sigma)
     unit[squares] = sigma**2
-    kappa = float(np.abs(unit * c).max(initial=0.0)) or 1.0
+    squares_cost = 0.0 if data.get("P") is None else float(np.abs(unit**2 * data["P"].diagonal()).max(initial=0.0))
+    kappa = max(float(np.abs(unit * c).max(initial=0.0)), squares_cost) or 1.0
     if all(1 / MODERATE <= one <= MODERATE for one in (sigma, kappa)):
         return 1.0, 1.0, 1.0
     data["c"] = unit * c / kappa

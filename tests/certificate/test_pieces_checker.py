@@ -393,6 +393,16 @@ def test_the_largest_value_within_errors(name):
         assert max(values) <= bound <= exact + 2e3 * (most + 1e-12) * size
 
 
+def test_the_largest_value_of_maxima_that_are_nearly_equal():
+    """Their difference is 1e-12, of numbers of size 1, whose rounding it does not tell."""
+    theta = ko.Theta(KERNEL)
+    f = theta(X)
+    risk = cp.sum(cp.maximum(2 * f - 1, -0.577216 * (f + 3) - cp.log(f + 3)))
+    problem = ko.Problem(cp.Minimize(risk + cp.sum_squares(f - Y) + 0.3 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.upper - problem.value < 1e-9
+
+
 def test_no_largest_value_outside_of_a_domain():
     x = cp.Variable(2)
     P = read(cp.Problem(cp.Minimize(-cp.sum(cp.log(x)))))

@@ -212,6 +212,27 @@ def test_a_function_that_is_not_0_is_no_answer():
     assert problem.verify().passed
 
 
+@pytest.mark.parametrize("bound", [ko.norm, ko.sum_squares])
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_distance_of_a_function_that_is_0(bound, power):
+    """‖θ − f₀‖ is ‖f₀‖ then."""
+    X, y = data()
+    f0, theta = ko.Function(KERNEL, X[:3], np.ones(3)), ko.Theta(KERNEL)
+    objective = cp.power(ko.norm(theta - f0), power) + cp.sum_squares(theta(X) - y)
+    problem = ko.Problem(cp.Minimize(objective), [bound(theta) <= 0])
+    assert problem.solve() == pytest.approx(f0.norm**power + y @ y, rel=1e-9)
+    assert problem.status == "optimal" and theta.value.norm == 0
+
+
+@pytest.mark.slow
+def test_a_function_at_a_distance_of_0():
+    X, y = data()
+    f0, theta = ko.Function(KERNEL, X[:3], np.ones(3)), ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y)), [ko.norm(theta - f0) <= 0])
+    assert problem.solve() == pytest.approx(np.sum((f0(X) - y) ** 2), rel=1e-6)
+    assert problem.status == "optimal"
+
+
 @pytest.mark.parametrize(("constants", "bound"), [((1e308, 1e308), 1e308), ((np.inf, 1.0), np.inf)])
 def test_constants_whose_sum_overflows_stay_as_they_are(constants, bound):
     x = cp.square(cp.Variable())

@@ -150,6 +150,16 @@ def test_unbounded_beside_integers(norm):
     assert problem.status == "unbounded"
 
 
+@pytest.mark.later
+@pytest.mark.parametrize("seed", [10, 15, 22])
+def test_unbounded_with_any_integers(seed):
+    """Solvers call a point far out optimal; with its integers fixed the problem is proven unbounded."""
+    X, z = np.random.default_rng(seed).normal(size=(10, 2)), cp.Variable(2, boolean=True)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Maximize(cp.sum(theta(X)) - cp.sum(z)))
+    assert problem.solve() == np.inf and problem.status == "unbounded"
+
+
 def test_atoms_of_logic():
     theta, a, b = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True), cp.Variable(boolean=True)
     loss = cp.sum_squares(Y - theta(X) - a) + ko.sum_squares(theta) + b
@@ -257,6 +267,21 @@ def test_large_constants_do_not_lose_the_best_point(scale, M):
     assert np.abs(f.value[:5][z.value == 0]).max() <= 1e-6 * scale
     [feasible] = [check for check in problem.verify().checks if check.name == "primal feasibility"]
     assert feasible.passed
+
+
+@pytest.mark.later
+@pytest.mark.parametrize("unit", [1e-8, 1e-4, 1e4])
+def test_squares_of_any_unit(unit):
+    """The objective has the unit of its squares: tolerances of branch and bound are absolute."""
+    values = []
+    for z in (cp.Variable(2, boolean=True), *itertools.product((0.0, 1.0), repeat=2)):
+        theta, z = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), z if isinstance(z, cp.Variable) else np.array(z)
+        f, moved = theta(X), unit * (z @ np.array([1.0, -2.0]))
+        objective = cp.sum_squares(f + moved - unit * Y) + 0.1 * ko.sum_squares(theta)
+        problem = ko.Problem(cp.Minimize(objective), [f <= unit * (1 + z[0])])
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(min(values[1:]), rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize(
