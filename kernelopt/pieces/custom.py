@@ -96,8 +96,8 @@ class StatedFunction(Smooth):
         return self.loss.hessian(q, self.data)
 
     def ends(self, w: Array) -> tuple[Array, Array]:
-        low, high = self._ends
-        return w * low, w * high
+        low, high = (np.where(w > 0, w * end, 0.0) for end in self._ends)  # 0·∞ is no end
+        return low, high
 
     @cached_property
     def _ends(self) -> tuple[Array, Array]:

@@ -854,6 +854,18 @@ def test_a_loss_with_one_slope(unit):
     assert problem.value == pytest.approx(-0.5 * unit**2 * Y @ KERNEL(X, X) @ Y, rel=1e-7)
 
 
+def test_rows_of_weight_0_beside_slopes_without_an_end():
+    """The multiplier of such a row is 0, where 0·∞ is the end of the slopes of exp."""
+    weights, own = (WEIGHTS > 1) * WEIGHTS, ko.SmoothLoss(*(3 * [lambda u, y: np.exp(u - y)]))
+    values = []
+    for loss in (own, lambda f, y: cp.exp(f - y)):
+        theta = ko.Theta(KERNEL)
+        problem = ko.Problem(cp.Minimize(weights @ loss(theta(X), Y) + 0.2 * ko.sum_squares(theta)))
+        values.append(problem.solve())
+        assert problem.status == "optimal" and problem.verify().passed
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
 @pytest.mark.parametrize("with_intercept", [False, True])
 def test_a_loss_with_one_slope_beside_constraints(with_intercept):
     """Its multipliers have no room to move: neither engines nor the proof may take them off their slope."""
