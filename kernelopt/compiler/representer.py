@@ -426,8 +426,8 @@ def _gram_of(factor: Factor, v: Array, norm: NormLink) -> Array:
 def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> float:
     """Largest violation of a constraint of the outer problem, relative to the constraint's own terms.
 
-    Predictions that are all but zero count with the size of the data, as ‖θ − f₀‖ does with that of f₀. Sizes beyond `LARGE` times the data's unit count
-    with that, so that huge terms which cancel do not make a violation small.
+    Predictions that are all but zero count with the size of the data, as ‖θ − f₀‖ does with that of f₀. Sizes beyond
+    `LARGE` times the data's unit count with that, so that huge terms which cancel do not make a violation small.
     """
     form = reduction.form
     outside = max((_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)), default=0.0)

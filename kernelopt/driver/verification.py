@@ -313,7 +313,12 @@ def _optimality_checks(
         negative = max(negative, -float(dual.min(initial=0.0)))
         slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
     if largest and not data.facts.is_constant:
-        yield Check("dual feasibility", negative / max(largest, nu), FEASIBLE, "most negative multiplier, of the largest, or of ν")
+        yield Check(
+            "dual feasibility",
+            negative / max(largest, nu),
+            FEASIBLE,
+            "most negative multiplier, of the largest, or of ν",
+        )
         # A solver's multipliers are as exact as its own gap, which it measures in the objective's terms.
         terms = max(unit, found.terms)
         yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")

@@ -116,13 +116,16 @@ class Predictor:
         if expression.value is None:
             raise KernelOptError("Expected an expression with a value; solve the problem first.")
         self._count, value = len(points), np.asarray(expression.value)
+        called = _Called(f, _values(expression)) if is_function else None
         try:
-            self._node = _frozen(expression, points)
+            self._node = _frozen(expression, points, is_function)
             self._check(value, points)
+            if called is not None and not _agree(self._node, called, points):
+                self._node = called
         except DataError:
-            if not is_function:
+            if called is None:
                 raise
-            self._node = _Called(f, _values(expression))
+            self._node = called
             self._check(value, points)
 
     @classmethod
@@ -144,19 +147,20 @@ class Predictor:
         return np.asarray(self._node.at(points))
 
     def _check(self, expected: Array, points: Points) -> None:
-        """Raise DataError unless every second row, in reverse order, gets the value that it has in the expression."""
-        # This shows whether the number or the order of rows matters, as in f - cp.sum(f) or cp.cumsum(f).
-        some = slice(None, None, -2)
+        """Raise DataError unless every second row, in reverse order, and single ones get their values in the
+        expression."""
         if isinstance(self._node, _Value):
             raise DataError("Expected predictions at the rows of X in the expression; found none. Write theta(X).")
-        try:
-            got = self(*(part[some] for part in points))
-        except ValueError as error:
-            raise DataError(f"{_ROW_WISE} {error}") from error
-        # Blocks of other rows round differently, by much less than 1e-8; the value of another row differs by more.
-        size = np.abs(expected).max()
-        if got.shape != expected[some].shape or np.abs(got - expected[some]).max() > 1e-8 * (size + 1):
-            raise DataError(_ROW_WISE)
+        n, size = len(points[0]), np.abs(expected).max()
+        # This shows whether the number or the order of rows matters, as in f - cp.sum(f) or cp.cumsum(f).
+        for some in (slice(None, None, -2), *(slice(i, i + 1) for i in sorted({0, n // 2, n - 1}))):
+            try:
+                got = self(*(part[some] for part in points))
+            except ValueError as error:
+                raise DataError(f"{_ROW_WISE} {error}") from error
+            # Blocks of other rows round differently, by much less than 1e-8; the value of another row differs by more.
+            if got.shape != expected[some].shape or np.abs(got - expected[some]).max() > 1e-8 * (size + 1):
+                raise DataError(_ROW_WISE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +182,19 @@ class _Called:
             "function at new points. Give data that are computed from the points as another array: "
             "ko.Predictor(f, X, Z)."
         )
+
+
+def _agree(node: Any, called: _Called, points: Points) -> bool:
+    """Whether a tree is the function at rows whose columns of equal numbers have other ones: ones may be a column of X,
+    or stand for a sum over rows of equal numbers."""
+    X = points[0]
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind != "f" or not (X[:1] == X).all(axis=0).any():
+        return True
+    moved = (X[:2] + (X[:1] == X).all(axis=0), *(part[:2] for part in points[1:]))
+    try:
+        return bool(np.allclose(node.at(moved), called.at(moved), rtol=1e-8, atol=1e-8))
+    except (KernelOptError, ValueError):
+        return False
 
 
 def _require_as_many(points: Points, n: int) -> None:
@@ -224,8 +241,12 @@ _ROW_WISE = (
 )
 
 
-def _frozen(expression: Any, points: Points) -> Any:
-    """The tree of an expression, with numbers in place of its leaves."""
+def _frozen(expression: Any, points: Points, is_function: bool) -> Any:
+    """The tree of an expression, with numbers in place of its leaves.
+
+    Ones that may be a column of X are read as what a row is repeated by; for an expression of no function, raise
+    DataError.
+    """
     if isinstance(expression, Prediction):
         A = expression.data.A
         if A.function is None and not A.order:
@@ -236,7 +257,16 @@ def _frozen(expression: Any, points: Points) -> Any:
         place = _place(expression.value, points, np.asarray)
         if place is not None:
             return _Points(None, *place)
-    args = [_frozen(arg, points) for arg in expression.args]
+    repeats = _is_broadcast(expression)
+    if repeats and not is_function and _place(expression.args[0].value, points, np.asarray) is not None:
+        raise DataError(
+            "Expected X without a column of ones where a row is repeated, as b is in theta(X) + b[None, :]: ones may be "
+            "that column or repeat b. Give a function of X, lambda X: theta(X) + b[None, :]."
+        )
+    args = [
+        _Value(arg.value) if repeats and i == 0 else _frozen(arg, points, is_function)
+        for i, arg in enumerate(expression.args)
+    ]
     if all(isinstance(arg, _Value) for arg in args):
         return _Value(np.asarray(expression.value))
     # n equal rows become one row, which fits any number of new points. The right factor M of F @ M keeps its rows, as
@@ -245,6 +275,19 @@ def _frozen(expression: Any, points: Points) -> Any:
         if isinstance(arg, _Value) and not (type(expression) is MulExpression and i == 1):
             args[i] = _Value(_one_row(arg.value, len(points[0])))
     return _Atom(type(expression), tuple(expression.get_data() or ()), tuple(args))
+
+
+def _is_broadcast(expression: Any) -> bool:
+    """Whether it is ones (n, 1) times a row, as cvxpy repeats a row."""
+    if type(expression) is not MulExpression or not isinstance(expression.args[0], cp.Constant):
+        return False
+    ones, row = expression.args
+    return (
+        ones.shape[1:] == (1,)
+        and row.ndim == 2
+        and isinstance(ones.value, np.ndarray)
+        and bool(np.all(ones.value == 1))
+    )
 
 
 def _place(rows: Any, points: Points, read: Callable[[Any], Any]) -> tuple[int, tuple[int, ...] | None] | None:

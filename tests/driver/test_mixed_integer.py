@@ -274,8 +274,8 @@ def test_large_constants_do_not_lose_the_best_point(scale, M):
 def test_squares_of_any_unit(unit):
     """The objective has the unit of its squares: tolerances of branch and bound are absolute."""
     values = []
-    for z in (cp.Variable(2, boolean=True), *itertools.product((0.0, 1.0), repeat=2)):
-        theta, z = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), z if isinstance(z, cp.Variable) else np.array(z)
+    for z in (cp.Variable(2, boolean=True), *map(np.array, itertools.product((0.0, 1.0), repeat=2))):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=0.4))
         f, moved = theta(X), unit * (z @ np.array([1.0, -2.0]))
         objective = cp.sum_squares(f + moved - unit * Y) + 0.1 * ko.sum_squares(theta)
         problem = ko.Problem(cp.Minimize(objective), [f <= unit * (1 + z[0])])

@@ -150,6 +150,27 @@ def test_two_equal_columns_are_not_told_apart():
         ko.Predictor(THETA(X), np.column_stack([X, X[:, 0]]))
 
 
+def test_a_column_of_ones_beside_a_row_that_is_repeated():
+    """cvxpy states b for all rows as ones (n, 1) times b, which are that column, too."""
+    theta, b, flagged = fitted(2), variable(2), np.column_stack([X[:, 0], np.ones(12)])
+    shifted = lambda P: theta(P) + b[None, :]
+    of_column = lambda P: theta(P) + P[:, 1:] @ b[None, :]
+    other = np.array([[0.5, 1.0], [0.5, 0.0]])
+    for f in (shifted, of_column):
+        np.testing.assert_allclose(ko.Predictor(f, flagged)(other), f(other).value, rtol=1e-12)
+        with pytest.raises(ko.errors.DataError, match="Give a function of X"):
+            ko.Predictor(f(flagged), flagged)
+    assert pickle.loads(pickle.dumps(ko.Predictor(shifted, flagged)))(other).shape == (2, 2)
+    np.testing.assert_allclose(ko.Predictor(shifted(X), X)(other), shifted(other).value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_row_alone_has_its_value(seed):
+    f = THETA(np.random.default_rng(seed).normal(size=(9, 2)))
+    with pytest.raises(ko.errors.DataError, match="depends on the i-th row"):
+        ko.Predictor(cp.minimum(f, 0.9 * cp.max(f)), f.data.A.X)
+
+
 def test_predictors_of_parts_are_saved(tmp_path):
     W, V = RNG.normal(size=(12, 3)), RNG.normal(size=(7, 3))
     predictor = ko.Predictor(THETA_1(X[:, :1]) + W @ variable(3), X, W)
