@@ -21,6 +21,7 @@ from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.solvers import engines, outer_dual
+from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
@@ -175,9 +176,19 @@ def at_zero(reduction: Reduction, data: Outer) -> float | None:
     It is computed once for all data that differ only in the costs of norms, since norms without f₀ are 0 at θ = 0.
     """
     notes = notes_at_zero(reduction, data)
-    if "at zero" not in notes:
-        notes["at zero"] = _found_at_zero(reduction, data)
-    found: float | None = notes["at zero"]
+    if "at zero" in notes:
+        known: float | None = notes["at zero"]
+        return known
+    if "at zero in vain" in notes and clock.seconds_left() <= clock.LAST:
+        return None
+    try:
+        found = _found_at_zero(reduction, data)
+    except clock.OutOfTimeError:
+        found = None
+    if found is not None or clock.seconds_left() > 0:
+        notes["at zero"] = found
+    else:  # a call with more time may find it
+        notes["at zero in vain"] = True
     return found
 
 

@@ -260,8 +260,8 @@ def _frozen(expression: Any, points: Points, is_function: bool) -> Any:
     repeats = _is_broadcast(expression)
     if repeats and not is_function and _place(expression.args[0].value, points, np.asarray) is not None:
         raise DataError(
-            "Expected X without a column of ones where a row is repeated, as b is in theta(X) + b[None, :]: ones may be "
-            "that column or repeat b. Give a function of X, lambda X: theta(X) + b[None, :]."
+            "Expected X without a column of ones where a row is repeated, as b is in theta(X) + b[None, :]: ones may be"
+            " that column or repeat b. Give a function of X, lambda X: theta(X) + b[None, :]."
         )
     args = [
         _Value(arg.value) if repeats and i == 0 else _frozen(arg, points, is_function)
