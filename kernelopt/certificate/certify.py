@@ -55,6 +55,7 @@ from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.solvers import assemble
 from kernelopt.solvers.outer_dual import PROXIMAL
 from kernelopt.support import clock
+from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array
 
 # Relative to T, the sum of the sizes of the objective's terms: θ = 0 counts as optimal where no θ can improve the
@@ -574,7 +575,8 @@ def _assembled(  # noqa: PLR0917
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
         floor = max(floor, NOTHING * found.sizes + kernel)  # the optimum is 0 to double precision
     if found.terms <= UNSEEN * data.units[1] and not data.facts.is_constant:
-        floor = max(floor, UNSEEN * data.units[1] + found.rounding - found.kernel + kernel)
+        of_offset = 4 * UNIT * abs(data.offset)  # both bounds are sums with it
+        floor = max(floor, UNSEEN * data.units[1] + found.rounding - found.kernel + kernel + of_offset)
     low, high = (lower, upper) if sign > 0 else (-upper, -lower)
     rests_on = _rests_on(reduction, data, found) if told else ()
     distance = _distances(reduction, data, upper - lower) if told and scope == FULL else {}

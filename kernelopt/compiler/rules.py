@@ -73,7 +73,12 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
         for argument, direction in zip(_arguments(constraint), _directions(constraint), strict=True):
             if walk.visit(argument, direction, place, constraint) and isinstance(constraint, ELEMENTWISE):
                 walk.check_shapes(argument, constraint, place)
-        if not constraint.is_dcp():
+        if isinstance(constraint, cp.constraints.FiniteSet):
+            walk.not_dcp.append(
+                f"{place} is a FiniteSet, which is not convex. State it by booleans, z = cp.Variable(n, boolean=True): "
+                "x == values @ z and cp.sum(z) == 1."
+            )
+        elif not constraint.is_dcp():
             walk.not_dcp.append(_not_convex(constraint, place))
             refused.append(place)
     # A hint explains why DCP refuses a part; where DCP accepts the part, the hint is dropped.

@@ -125,8 +125,13 @@ def rightly_valued(node: Any, args: list[Any]) -> Any | None:
     """What stands for an atom whose value in cvxpy is another than its cones state; None for all others.
 
     The entries of `upper_tri` are a column in an expression and a row in its value. `quantum_rel_entr` divides the
-    eigenvalues of X by their sum in its value.
+    eigenvalues of X by their sum in its value. The cones of `sum_largest` and `lambda_sum_largest` are unbounded
+    for more entries than there are, where the value is the sum of all.
     """
+    if isinstance(node, cp.sum_largest) and node.k >= _count_along(args[0], node.axis):
+        return cp.sum(args[0], axis=node.axis, keepdims=node.keepdims)
+    if isinstance(node, cp.lambda_sum_largest) and node.k >= args[0].shape[0] and args[0].is_real():
+        return cp.trace(args[0])
     if isinstance(node, upper_tri) and args[0].ndim == 2 and node.size:
         return reshape(args[0][np.triu_indices(args[0].shape[0], k=1)], node.shape, order="F")
     if isinstance(node, quantum_rel_entr):
@@ -134,6 +139,13 @@ def rightly_valued(node: Any, args: list[Any]) -> Any | None:
         found.numeric = _relative_entropy
         return found
     return None
+
+
+def _count_along(node: Any, axis: int | Sequence[int] | None) -> int:
+    """The entries that an atom takes together."""
+    if axis is None:
+        return int(node.size)
+    return int(np.prod([node.shape[i] for i in np.atleast_1d(axis)]))
 
 
 def _relative_entropy(values: Sequence[Any]) -> float:

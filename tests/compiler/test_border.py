@@ -11,6 +11,7 @@ from fuzzing_border import judged
 from stating import TIGHT
 
 import kernelopt as ko
+from kernelopt.errors import DCPError
 
 X = np.random.default_rng(0).normal(size=(8, 2))
 Y = np.sin(X[:, 0]) + 0.2 * np.random.default_rng(1).normal(size=8)
@@ -119,3 +120,41 @@ def test_fractions_of_largest_entries_again(solver):
     first = problem.solve(solver=solver)
     p.value = np.ones(3)
     assert problem.solve(solver=solver) == pytest.approx(first - 1, rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [6, 9])
+def test_as_many_largest_as_there_are_and_more(count):
+    """Their value is the sum of all, where their cones have no least one."""
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6.0)
+    parts = {
+        "sum": lambda r: (cp.sum_largest(cp.abs(r), count), cp.norm1(r)),
+        "affine": lambda r: (cp.sum_largest(r, count) + 2 * cp.norm1(r), cp.sum(r) + 2 * cp.norm1(r)),
+        "smallest": lambda r: (2 * cp.norm1(r) - cp.sum_smallest(r, count), 2 * cp.norm1(r) - cp.sum(r)),
+        "axis": lambda r: (cp.sum(cp.sum_largest(cp.abs(cp.vstack([r, -r])), count, axis=1)), 2 * cp.norm1(r)),
+        "eigenvalues": lambda r: (cp.norm1(r) + cp.lambda_sum_largest(cp.diag(r), count), cp.norm1(r) + cp.sum(r)),
+    }  # fmt: skip
+    for name, part in parts.items():
+        values = []
+        for which in (0, 1):
+            theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+            problem = ko.Problem(cp.Minimize(part(theta(X) - y)[which] + ko.norm(theta)))
+            values.append(problem.solve())
+            assert problem.status == "optimal", name
+        assert values[0] == pytest.approx(values[1], rel=1e-6), name
+
+
+def test_a_finite_set_is_refused_with_its_booleans():
+    theta, v = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    loss = cp.norm1(theta(np.arange(3.0)[:, None]) - v) + ko.norm(theta)
+    with pytest.raises(DCPError, match="State it by booleans"):
+        ko.Problem(cp.Minimize(loss), [cp.constraints.FiniteSet(v, np.array([0.0, 1.0]))]).solve()
+
+
+@pytest.mark.parametrize("slope", [0.05, 0.1])
+def test_linear_losses_beside_a_norm_that_keeps_theta_at_0(slope):
+    """The value is a constant, to its last digit, and no term has a size."""
+    X, y = np.random.default_rng(0).normal(size=(10, 2)), np.random.default_rng(1).normal(size=10)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(slope * cp.sum(f - y) + ko.norm(theta)), [f >= -2])
+    assert problem.solve() == pytest.approx(-slope * y.sum(), rel=1e-12) and problem.status == "optimal"
