@@ -14,6 +14,7 @@ from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.model import KernelModel, positive, take
 from kernelopt.estimators.sample import every_row
 from kernelopt.estimators.scoring import Classifier
+from kernelopt.factorization import memory
 from kernelopt.language.functions import Function
 from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array, Ints
@@ -83,6 +84,7 @@ class KernelPerceptron(Classifier, KernelModel):
         K = len(self.classes_)
         labels = np.where(numbers[:, None] == ([1] if K == 2 else np.arange(K)), 1.0, -1.0)
         # The intercept is the coefficient of a constant feature 1, which adds 1 to the kernel.
+        memory.require(16 * len(points) ** 2, "The kernel matrix", None)
         Q = kernel(points) + (1.0 if self.fit_intercept else 0.0)
         counted = [mistakes(Q, column, self.max_iter) for column in labels.T]
         self.n_iter_ = max(passes for _, passes, _ in counted)

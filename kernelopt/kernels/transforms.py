@@ -30,6 +30,7 @@ from kernelopt.kernels.kernel import (
 )
 from kernelopt.kernels.parametrized import kept_at_present
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio, repeated, spread, underflow
+from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.checks import is_integer
 from kernelopt.support.properties import cached_property
@@ -38,6 +39,9 @@ from kernelopt.support.types import Array
 # Normalization is refused where the largest κ(x, x) is smaller. Such values, or products with them, may be denormal
 # (below 2.2e-308) and have lost digits.
 SMALLEST = 1e-290
+# Of a mean of κ over a data set: kernel values that are formed at a time, 16 MB; and averages that are kept, beside four
+# for each point of the data.
+BLOCK, KEPT = 2**21, 10_000
 
 
 class _OfWeights(Kernel):
@@ -571,7 +575,34 @@ class Centered(Kernel):
         columns, expected = self.domain.columns(X), self.domain.columns(self.data)
         if columns != expected:
             raise DataError(f"Expected points with {expected} columns, as the data of {self!r}; got {columns}.")
-        return self.kernel._matrix(X, self.data).mean(axis=1)
+        present = self.at_present()
+        assert isinstance(present, Centered)
+        return present._kept_averages(X)
+
+    @cached_property
+    def _known_averages(self) -> dict[object, Array]:
+        """Averages at the last arrays of points: factors ask for the same rows again and again."""
+        return {}
+
+    def _kept_averages(self, X: Array) -> Array:
+        name, kept = key(X), self._known_averages
+        if name not in kept:
+            found = self._averaged(X)
+            while kept and sum(map(len, kept.values())) + len(found) > KEPT + 4 * len(self.data):
+                kept.pop(next(iter(kept)), None)
+            kept[name] = found
+        return kept[name]
+
+    def _averaged(self, X: Array) -> Array:
+        """κ̄ at some points, a block of rows of κ₀ at a time."""
+        found = np.zeros(len(X))
+        for rows in slices(len(X), max(BLOCK // max(len(self.data), 1), 1)):
+            clock.check()
+            found[rows] = self.kernel._matrix(X[rows], self.data).mean(axis=1)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"kernel": self.kernel, "data": self.data}
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         K, mean = self.kernel._matrix(X, Z), self._averages(X)

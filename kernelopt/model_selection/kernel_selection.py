@@ -59,6 +59,8 @@ def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
     ------
     DataError, DataTypeError
         For y of another length, or not finite numbers.
+    MemoryLimitError
+        Where the matrix does not fit.
 
     Examples
     --------
@@ -70,6 +72,7 @@ def kernel_alignment(kernel: Any, X: Any, y: Any) -> float:
     """
     kernel = as_kernel(kernel)
     rows = kernel.rows(X)
+    memory.require(3 * NUMBER * len(rows) ** 2, "The kernel matrix", None)
     return target_alignment(kernel._matrix(rows, None), _targets(y, len(rows)), centered=True)
 
 
@@ -93,7 +96,7 @@ def aligned_kernel(kernels: Sequence[Any], X: Any, y: Any) -> Kernel:
 
     Raises
     ------
-    DataError, DataTypeError
+    DataError, DataTypeError, MemoryLimitError
         As for `kernel_alignment`.
     OptionError
         Without a kernel.
@@ -114,6 +117,7 @@ def aligned_kernel(kernels: Sequence[Any], X: Any, y: Any) -> Kernel:
         raise OptionError("Expected at least one kernel; got none.")
     Y = _targets(y, len(known[0].rows(X)))
     Y = Y - Y.mean(axis=0)
+    memory.require((len(known) + 2) * NUMBER * len(Y) ** 2, "The kernel matrices", None, "Use fewer rows or kernels")
     matrices = [center(kernel(X)) for kernel in known]
     sizes = [float(np.linalg.norm(Q)) for Q in matrices]
     unit = np.array([1 / size if size > 0 else 0.0 for size in sizes])

@@ -228,3 +228,23 @@ def test_answers_are_pickled_without_what_is_remembered():
     assert copy.thetas()[0].value(WORDS[:3]) == pytest.approx(theta.value(WORDS[:3]))
     assert len(pickle.dumps(theta.value)) < 30 * N + 4000
     assert theta.value.kernel == kernel and repr(theta.value.kernel) == repr(kernel)
+
+
+def test_means_of_a_centered_kernel_are_formed_in_blocks():
+    """Of rows of κ₀, and once for the same points: factors ask for a column at a time."""
+    shapes = []
+
+    class Recorded(ko.kernels.Gaussian):
+        def _matrix(self, X, Z):
+            shapes.append((len(X), len(X if Z is None else Z)))
+            return super()._matrix(X, Z)
+
+    X = np.random.default_rng(0).normal(size=(1700, 2))
+    kernel, plain = Recorded(sigma=1.0).centered(X), ko.kernels.Gaussian(sigma=1.0)
+    columns = kernel(X, X[:2])
+    assert max(m * n for m, n in shapes) <= 2**21 < 1700**2
+    means = plain(X).mean(axis=1)
+    np.testing.assert_allclose(columns, plain(X, X[:2]) - means[:, None] - means[:2] + means.mean(), atol=1e-14)
+    shapes.clear()
+    kernel(X, X[:2])
+    assert shapes == [(1700, 2)]
