@@ -32,6 +32,7 @@ from kernelopt.results.solution import Solution
 from kernelopt.solvers import cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.nonconvex import FLAT
+from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.checks import shown
 from kernelopt.support.cvxpy_parts import Inequality
 from kernelopt.support.html import table
@@ -47,6 +48,9 @@ FACTOR = 1e-7
 # Relative to the largest ν: the evidence's may differ by that from the answer's, which it was moved from. Where a cone
 # solver is inaccurate they differ by its tolerance; a ν that is wrong differs by more.
 SAME = 1e-3
+# Roundings of an entry of Q or of a product with it, for which identities that divide by small pivots allow; and the
+# largest such allowance.
+ROUNDINGS, WORST = 8, 0.1
 
 
 @dataclass(frozen=True)
@@ -244,9 +248,11 @@ def _factor_checks(number: int, reduction: Reduction, point: Iterate, function: 
         gram = factor.quadratic(link.rows, spread)
         unit = np.sqrt(factor.scale)
         # C = L⁻¹A_S. The root mean square over rows judges the inverse as a whole: cancellation in the smallest pivots
-        # spoils a few rows by more.
-        loss = float(np.linalg.norm(gram - np.eye(len(columns))) / np.sqrt(len(columns)))
-        yield Check("CCᵀ = I", loss, np.sqrt(FACTOR), "root mean square of CCᵀ − I, by rows")
+        # spoils a few rows by more. Errors E of Q, of a few roundings, leave L⁻¹EL⁻ᵀ.
+        width = np.sqrt(len(columns))
+        loss = float(np.linalg.norm(gram - np.eye(len(columns))) / width)
+        of_errors = min(ROUNDINGS * UNIT * float(np.sum(C**2)) / width, WORST)
+        yield Check("CCᵀ = I", loss, max(np.sqrt(FACTOR), of_errors), "root mean square of CCᵀ − I, by rows")
         off = float(np.abs(at_rows / unit - factor.B[rows][:, columns]).max())
         yield Check("A = BC", off, np.sqrt(FACTOR), "ACᵀ against B")
     predicted = link.rows.predictions(function)
@@ -257,7 +263,9 @@ def _factor_checks(number: int, reduction: Reduction, point: Iterate, function: 
         c = row_coefficients(reduction, point, number)
         square = float(np.sum(c * predicted.reshape(n, -1)))
         norm = function.norm
-        yield Check("‖θ‖ = ‖w‖", abs(np.sqrt(max(square, 0.0)) - norm) / (norm or 1.0), FACTOR, "from the kernel")
+        terms = float(np.abs(c).sum(axis=1) @ np.sqrt(link.rows.diagonal())) ** 2
+        allowed = min(max(FACTOR, ROUNDINGS * UNIT * terms / (norm or 1.0) ** 2), WORST)
+        yield Check("‖θ‖ = ‖w‖", abs(np.sqrt(max(square, 0.0)) - norm) / (norm or 1.0), allowed, "from the kernel")
 
 
 def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Iterator[Check]:

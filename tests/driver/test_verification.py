@@ -400,3 +400,32 @@ def test_constraints_beside_integers_are_in_units_of_the_data():
     wrong = replace(point, v=tuple(v + 1.0 for v in point.v), y=(np.zeros_like(before),))
     _, wrong = verification.representer.invert(reduction, verification.representer.evaluate(reduction, wrong))
     assert verification._violation_with_integers(reduction, wrong) > 1e-2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_small_pivots_of_an_ordinary_kernel_matrix_pass(seed):
+    """400 points of a Gaussian leave pivots near rounding, by which CCᵀ divides it."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(400, 2))
+    y, theta, b = (
+        np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=400),
+        ko.Theta(ko.kernels.Gaussian(sigma=1.0)),
+        cp.Variable(),
+    )
+    loss = cp.sum(cp.pos(cp.abs(theta(X) + b - y) - 0.1))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.verify().passed
+
+
+def test_the_dual_point_of_the_certificate_is_proven_again():
+    """A search from ν alone ends at a worse one, of a gap of 1e-5, where the solve was certified to 1e-7."""
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        X, y = rng.normal(size=(15, 2)), rng.normal(size=15)
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        r = theta(X) - y
+        problem = ko.Problem(cp.Minimize(cp.norm(r) + cp.sum(cp.huber(r)) + 100 * ko.norm(theta) ** 3))
+        problem.solve()
+        assert problem.status == "optimal" and problem.verify().passed
