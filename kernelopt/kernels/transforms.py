@@ -39,7 +39,7 @@ from kernelopt.support.types import Array
 # Normalization is refused where the largest κ(x, x) is smaller. Such values, or products with them, may be denormal
 # (below 2.2e-308) and have lost digits.
 SMALLEST = 1e-290
-# Of a mean of κ over a data set: kernel values that are formed at a time, 16 MB; and averages that are kept, beside four
+# Of a mean of κ over a data set: kernel values that are formed at a time, 16 MB, and averages that are kept beside four
 # for each point of the data.
 BLOCK, KEPT = 2**21, 10_000
 

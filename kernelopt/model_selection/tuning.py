@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -176,6 +176,7 @@ def tune(
     max_evaluations : int
         Of each start.
     time_limit : seconds of the whole call
+        The first evaluation is finished in any case; the last solve has what is left, and half a second at least.
     progress : whether to show a bar, with the best criterion so far
     **solve_options : passed on to `Problem.solve`
 
@@ -236,8 +237,15 @@ def tune(
     for p, value in zip(chosen, found.best.values, strict=True):
         p.value = value
     search.prepare()
-    problem.solve(**solve_options)
+    problem.solve(**_within(solve_options, max(deadline - clock.now(), clock.LAST)))
     return found
+
+
+def _within(options: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Options of a solve with a time limit of at most so many seconds."""
+    known = options.get("time_limit")
+    least = seconds if known is None else min(known, seconds)
+    return {**options, "time_limit": least} if isfinite(seconds) else options
 
 
 class _Box(NamedTuple):
@@ -308,9 +316,10 @@ def _interval(p: cp.Parameter, value: Array, given: Any) -> tuple[Array, Array]:
 
 
 class _Judge(NamedTuple):
-    """How values of parameters are judged: a function of options that solves, and how to restore the weights."""
+    """How values of parameters are judged: a function of options and a deadline that solves, and how to restore the
+    weights."""
 
-    evaluate: Callable[[dict[str, Any]], tuple[float, tuple[Array, ...]]]
+    evaluate: Callable[[dict[str, Any], float], tuple[float, tuple[Array, ...]]]
     prepare: Callable[[], None]
 
 
@@ -319,9 +328,9 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
     if isinstance(criterion, LeaveOneOutLoss):
         if at is not None:
             raise DataError("Expected `at` only with a function as criterion; got a LeaveOneOutLoss. Leave out `at`.")
-        return _Judge(lambda options: _left_out(problem, criterion, chosen, options), lambda: None)
+        return _Judge(lambda *limits: _left_out(problem, criterion, chosen, *limits), lambda: None)
     if not isinstance(criterion, CrossValidatedLoss):
-        return _Judge(lambda options: _once(problem, criterion, chosen, at, options), lambda: None)
+        return _Judge(lambda *limits: _once(problem, criterion, chosen, at, *limits), lambda: None)
     weights, losses = criterion.weights, criterion.losses
     base = _base_weights(problem, weights)
     if not isinstance(losses, cp.Expression) or losses.shape != (len(base),):
@@ -333,12 +342,12 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
     def prepare() -> None:
         weights.value = base
 
-    def evaluate(options: dict[str, Any]) -> tuple[float, tuple[Array, ...]]:
+    def evaluate(options: dict[str, Any], deadline: float) -> tuple[float, tuple[Array, ...]]:
         value, total = 0.0, [np.zeros(p.shape) for p in chosen]
         try:
             for train, test in folds:
                 weights.value = _on(train, base)
-                part, slopes = _once(problem, cp.sum(losses[test]) / len(base), chosen, None, options)
+                part, slopes = _once(problem, cp.sum(losses[test]) / len(base), chosen, None, options, deadline)
                 value, total = value + part, [a + b for a, b in zip(total, slopes, strict=True)]
         finally:
             prepare()
@@ -348,24 +357,34 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
 
 
 def _left_out(
-    problem: Problem, criterion: LeaveOneOutLoss, chosen: list[cp.Parameter], options: dict[str, Any]
+    problem: Problem, criterion: LeaveOneOutLoss, chosen: list[cp.Parameter], options: dict[str, Any], deadline: float
 ) -> tuple[float, tuple[Array, ...]]:
     """Solve with a factor that leaves out no more than predictions tell, and take the derivative."""
-    problem.solve(**{**options, "tol": min(float(options["tol"]), FINE)})
+    _solve(problem, {**options, "tol": min(float(options["tol"]), FINE)}, deadline)
     return leave_one_out_slope(problem, criterion, chosen)
 
 
-def _once(
-    problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any, options: dict[str, Any]
+def _solve(problem: Problem, options: dict[str, Any], deadline: float) -> None:
+    """Solve until a deadline. Raises _LimitError where it is reached."""
+    left = deadline - clock.now()
+    if left <= 0:
+        raise _LimitError("ended: time limit")
+    problem.solve(**_within(options, left))
+    if clock.now() >= deadline:
+        raise _LimitError("ended: time limit")
+
+
+def _once(  # noqa: PLR0917
+    problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any, options: dict[str, Any], deadline: float
 ) -> tuple[float, tuple[Array, ...]]:
     """Solve, and take the gradient; once more with a finer tolerance where the answer can't be refined."""
-    problem.solve(**options)
+    _solve(problem, options, deadline)
     try:
         found = gradient(problem, criterion, chosen, at=at)
     except KernelOptError:
         if problem.value is None:
             raise
-        problem.solve(**{**options, "tol": FINER})
+        _solve(problem, {**options, "tol": FINER}, deadline)
         found = gradient(problem, criterion, chosen, at=at)
     return found.value, tuple(np.array(found[p]) for p in chosen)
 
@@ -408,7 +427,7 @@ class _Search:
             found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
             self.message = f"ended: {found.message}"
         except _LimitError as reason:
-            self.message = str(reason)
+            self.message, self.ended = str(reason), clock.now() + self._seconds() > self.deadline
         except KeyboardInterrupt:
             self.message, self.ended = "ended: interrupted", True
             if not self.evaluations:
@@ -423,19 +442,23 @@ class _Search:
         values = self.box.values(np.clip(x, self.box.low, self.box.high))
         known = self._known(values)
         if known is None:
-            if self.evaluations and clock.now() > self.deadline:
-                self.ended = True
+            if self.evaluations and clock.now() + self._seconds() > self.deadline:
                 raise _LimitError("ended: time limit")
             if self.count >= self.most:
                 raise _LimitError(f"ended: {self.most} evaluations")
             for p, value in zip(self.box.parameters, values, strict=True):
                 p.value = value
-            criterion, slopes = self.judge.evaluate(self.options)
+            # Without the first evaluation there is no answer: it may take longer.
+            criterion, slopes = self.judge.evaluate(self.options, self.deadline if self.evaluations else inf)
             known = Evaluation(self.start, values, criterion, slopes, clock.now() - self.began)
             self.evaluations.append(known)
             self.count += 1
             self._show()
         return known.criterion, self.box.slopes(known.values, known.gradient)
+
+    def _seconds(self) -> float:
+        """The mean duration of an evaluation; no other one is begun where less is left, which the last solve takes."""
+        return self.evaluations[-1].seconds / len(self.evaluations)
 
     def _known(self, values: tuple[Array, ...]) -> Evaluation | None:
         """The last evaluation, where it was at these values."""

@@ -1,5 +1,6 @@
 """Parameters chosen by gradients of a criterion."""
 
+import clocks
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -174,3 +175,24 @@ def test_parameters_of_the_criterion_alone():
     assert tuned.value == pytest.approx(len(TEST) * np.var(residual), rel=1e-4)
     with pytest.raises(errors.ParameterError, match="got other"):
         ko.gradient(one.problem, criterion, [cp.Parameter(name="other")])
+
+
+@pytest.mark.parametrize("limit", [35.0, 70.0])
+def test_the_limit_holds_within_an_evaluation(limit, monkeypatch):
+    """Solves of 10 s on a clock of the test, 4 of them an evaluation, of which the first one is finished."""
+    clock, one, limits = clocks.moved(monkeypatch), Stated(), []
+    folds = [(np.setdiff1d(np.arange(60), t), t) for t in np.array_split(np.arange(60), 4)]
+    solve = ko.Problem.solve
+
+    def slow(problem, **options):
+        limits.append(options.get("time_limit"))
+        found = solve(problem, **{**options, "time_limit": None})
+        clock.now += 10.0
+        return found
+
+    monkeypatch.setattr(ko.Problem, "solve", slow)
+    criterion = ko.CrossValidatedLoss(one.w, one.losses, cv=folds)
+    found = ko.tune(one.weighted, criterion, [one.lam], time_limit=limit)
+    assert len(found) == 1 and found.message == "ended: time limit"
+    assert limits[:4] == [None] * 4 and len(limits) == 5
+    assert limits[4] == (0.5 if limit == 35.0 else 30.0)
