@@ -182,8 +182,11 @@ class Convex(Work):
             goal.memory_limit,
         )  # fmt: skip
 
-    def _taken(self, answer: cvxpy_solvers.Answer) -> float:
-        """The relative gap of an answer for the reduced problem; the answer is kept if it is the best so far."""
+    def _taken(self, answer: cvxpy_solvers.Answer, look: bool = True) -> float:
+        """The relative gap of an answer for the reduced problem; the answer is kept if it is the best so far.
+
+        look : whether its bounds are looked at before its certificate is made
+        """
         task, self.stats, self.units = self.task, answer.stats, None
         if not answer.has_point:
             if answer.status in NOTHING:
@@ -201,7 +204,7 @@ class Convex(Work):
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer, claimed)
         known = nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
-        found = None if known <= task.goal.solver_tol else self._first_look(point, answer)
+        found = self._first_look(point, answer) if look and not known <= task.goal.solver_tol else None
         if known <= task.goal.solver_tol:
             candidate, gap = replace(candidate, gap=abs(answer.gap), closed=True), known
         elif task.data is not None and found is not None:
@@ -336,7 +339,7 @@ class Convex(Work):
         filled = cvxpy_solvers.fill_in(form, plain, self.task.goal.tol, seconds) if form.y and form.has_cones else None
         for point in (filled, plain):
             if point is not None:
-                self._taken(cvxpy_solvers.Answer(Status.USER_LIMIT, True, self.stats, point))
+                self._taken(cvxpy_solvers.Answer(Status.USER_LIMIT, True, self.stats, point), look=False)
             if self.best is not None:
                 return
 

@@ -193,7 +193,7 @@ def repaired(form: ConicForm, x: Array, z: Array, vanishing: sp.csc_array | None
         )
 
     z, worst = nearest(z)
-    if worst > EXACT:
+    if worst > EXACT and seconds_left() > 0:
         # Entries that should be 0 have small weights and can't cancel their own residual: try the point without them.
         kept = np.where(np.abs(z) > SNAP * float(np.abs(z).max(initial=0.0)), z, 0.0)
         snapped, smaller = nearest(kept)
