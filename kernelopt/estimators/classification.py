@@ -13,13 +13,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelopt import losses
-from kernelopt.errors import DataError
+from kernelopt.errors import DataError, OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import Sample, row_weights
 from kernelopt.estimators.scoring import Classifier
 from kernelopt.kernels import Kernel
 from kernelopt.language.expressions import Theta
 from kernelopt.problem import Problem
+from kernelopt.support.checks import shown
 from kernelopt.support.types import Array
 
 # Losses of y·f with y = ±1, and joint losses of all K outputs, by name.
@@ -143,6 +144,11 @@ class KernelClassifier(Classifier, KernelModel):
         weights = row_weights(sample_weight, len(X))
         self.classes_, numbers = numbered_classes(y, weights)
         if self.class_weight is not None:
+            if not isinstance(self.class_weight, Mapping) and shown(self.class_weight) != shown("balanced"):
+                raise OptionError(
+                    f'Expected class_weight to be "balanced", a dict of classes and weights, or None; got '
+                    f"{shown(self.class_weight)}."
+                )
             sample_weight = weights * compute_sample_weight(self.class_weight, y)
         sample, kernel, points = self._sample(X, numbers, sample_weight)
         numbers = numbers[sample.rows]

@@ -17,7 +17,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from kernelopt.errors import OptionError, SolverError
+from kernelopt.errors import DataError, OptionError, SolverError
 from kernelopt.estimators import by_gradient
 from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
 from kernelopt.estimators.model import KernelModel, loss_terms, options_of, positive, take
@@ -177,15 +177,22 @@ class _ChoosesAlpha(KernelModel):
         """Set `scores_`, `alpha_` and `best_score_` for predictions at the rows left out."""
         scorer = check_scoring(self, scoring=self.scoring)
         self.scores_ = np.full((len(self.alphas_), len(folds)), np.nan)
+        answered = np.zeros(self.scores_.shape, dtype=bool)
         for k, (_, test) in enumerate(folds):
             left_out = rows[test]
             given = {} if sample_weight is None else {"sample_weight": base[left_out]}
             for i in range(len(self.alphas_)):
                 parts = [found[i, k] for found in columns]
-                if all(part is not None for part in parts):
+                answered[i, k] = all(part is not None for part in parts)
+                if answered[i, k]:
                     view = self._view(parts[0] if len(parts) == 1 else np.column_stack(parts))
                     self.scores_[i, k] = scorer(view, take(X, left_out), y[left_out], **given)
         means = self.scores_.mean(axis=1)
+        if np.isnan(means).all() and answered.all(axis=1).any():
+            raise DataError(
+                f"Expected folds where the score of {type(self).__name__} is a number; there is none, as R² is none of "
+                'a single row. Set scoring="neg_mean_absolute_error", say, or folds of more rows.'
+            )
         if np.isnan(means).all():
             raise SolverError(
                 f"Expected an alpha of {type(self).__name__} with an answer in every fold; there is none. Try other "

@@ -42,8 +42,10 @@ def require_data(value: Any, name: str) -> None:
     for entry in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(entry, cp.Expression):
             raise DataTypeError(f"Expected {name} to be an array; got the expression {shown(entry)}. Write its value.")
-    if getattr(getattr(value, "dtype", None), "kind", "f") in ("m", "M"):
-        raise DataTypeError(f"Expected {name} to be numbers; got dates or times, dtype {value.dtype}.")
+    of_frame = getattr(value, "dtypes", None)  # of each column, where it is a frame
+    for dtype in [getattr(value, "dtype", None)] if of_frame is None or not hasattr(value, "columns") else of_frame:
+        if getattr(dtype, "kind", "f") in ("m", "M"):
+            raise DataTypeError(f"Expected {name} to be numbers; got dates or times, dtype {dtype}.")
     refuse_masked(value, name)
 
 
@@ -56,6 +58,8 @@ def explained(name: str) -> Iterator[None]:
         known = (
             isinstance(error, OverflowError) or "could not convert string" in str(error) or "Cannot cast" in str(error)
         )
+        if "inhomogeneous shape" in str(error) or "array element with a sequence" in str(error):
+            raise DataError(f"Expected {name} to have rows of equal length; got others: {error}") from error
         if not known:
             raise
         raise DataError(

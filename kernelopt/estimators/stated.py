@@ -8,12 +8,13 @@ from collections.abc import Callable
 from functools import lru_cache, reduce
 from typing import Any, Self, cast
 
+import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelopt.errors import DataError, OptionError
+from kernelopt.errors import DataError, KernelOptError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
@@ -184,7 +185,15 @@ class _Stated(ChoosesKernel):
         check_consistent_length(X, y, *(v for v in data.values() if v is not None))
         problem, f = _stated(self._build(X, y, **params | {name: _as_array(value) for name, value in data.items()}))
         self.certificate_ = solved(self, problem)
-        self._predictor = Predictor(f, X)
+        try:
+            self._predictor = Predictor(f, X)
+        except KernelOptError as error:
+            if not isinstance(f, cp.Expression) or f.value is not None:
+                raise
+            raise DataError(
+                "Expected f to be made of θs and variables of the problem that build returns beside it; a part of it "
+                "has no value after the solve."
+            ) from error
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **checks: Any) -> Any:
         require_data(X, "X")

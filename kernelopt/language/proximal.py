@@ -15,10 +15,12 @@ from kernelopt.errors import DataError, DataTypeError, DCPError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
 from kernelopt.pieces.moreau import ProximalFunction
 from kernelopt.support.arithmetic import UNIT
+from kernelopt.support.checks import called
 from kernelopt.support.cvxpy_parts import Atom
 from kernelopt.support.types import Array
 
 Function = Callable[..., Any]
+TAKES = {"value": "(S, *data)", "conjugate": "(A, w, *data)", "prox": "(Z, t, *data)"}
 ROWS = 20  # rows of the data at which a loss is checked at each call
 # Relative to the sizes of terms: errors of an identity beyond rounding, and beyond what a multiplier is moved into its
 # domain. A wrong formula is off by far more.
@@ -137,7 +139,8 @@ class ProximalLoss:
 
     def _evaluated(self, which: str, shape: tuple[int, ...], *arrays: Array) -> Array:
         with np.errstate(all="ignore"):
-            found = np.asarray(self._functions[which](*arrays))
+            what, expected = f"the {which} of {self.name}", TAKES[which]
+            found = np.asarray(called(self._functions[which], what, expected, *arrays))
         if found.shape != shape or found.dtype.kind not in "fiub":
             raise DataError(
                 f"Expected the {which} of {self.name} to be an array of real numbers of shape {shape}; got dtype "

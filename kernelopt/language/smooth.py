@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from kernelopt.errors import DataError, DataTypeError, DCPError, OptionError
 from kernelopt.kernels.domains import check_finite, real_array
-from kernelopt.support.checks import is_real, require_callable, shown
+from kernelopt.support.checks import called, is_real, require_callable, shown
 from kernelopt.support.cvxpy_parts import Elementwise
 from kernelopt.support.optional import optional
 from kernelopt.support.properties import cached_property
@@ -238,7 +238,8 @@ class SmoothLoss:
         # A user's function is called inside of its domain only.
         u = np.where(self.inside(u), u, self.anywhere)
         with np.errstate(all="ignore"):
-            found = np.asarray(self._functions[which](u, *data))
+            what = f"the {which} of {self.name}"
+            found = np.asarray(called(self._functions[which], what, "(u, *data)", u, *data))
         if found.shape != u.shape or found.dtype.kind not in "fiub":
             raise DataError(
                 f"Expected the {which} of {self.name} to be an array of {len(u)} real numbers, one for each entry of "

@@ -76,7 +76,8 @@ class Gradient(Mapping[cp.Parameter, Array]):
     def __getitem__(self, parameter: cp.Parameter) -> Array:
         if not isinstance(parameter, cp.Parameter) or parameter not in self.gradients:
             names = ", ".join(self.notation.leaf(p) for p in self.gradients)
-            raise UnknownNameError(f"Expected one of the parameters {names}; got {shown(parameter)}.")
+            hint = " Give the cp.Parameter itself, not its name." if isinstance(parameter, str) else ""
+            raise UnknownNameError(f"Expected one of the parameters {names}; got {shown(parameter)}.{hint}")
         return self.gradients[parameter]
 
     def __iter__(self) -> Iterator[cp.Parameter]:

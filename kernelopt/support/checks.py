@@ -96,6 +96,23 @@ def generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(random_state)
 
 
+def called(function: Callable[..., Any], what: str, expected: str, *arguments: Any) -> Any:
+    """The value of a user's function. Raises OptionError where it does not take these arguments."""
+    try:
+        return function(*arguments)
+    except TypeError as error:
+        try:
+            signature(function).bind(*arguments)
+        except TypeError:
+            raise OptionError(
+                f"Expected {what} to take {expected}, {len(arguments)} arguments here; its signature is "
+                f"{signature(function)}."
+            ) from error
+        except ValueError:  # a function without a signature
+            pass
+        raise
+
+
 def require_callable(value: Any, name: str, expected: str) -> None:
     """Raise DataTypeError unless the value can be called, and is no class."""
     if not is_function(value):

@@ -174,9 +174,14 @@ def unbounded(X, y):
     return ko.Problem(cp.Minimize(cp.sum(theta(X)))), theta(X)
 
 
+def of_another_theta(X, y):
+    return ridge(X, y)[0], ko.Theta(GAUSSIAN)(X)
+
+
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
+        (of_another_theta, ko.errors.DataError, "of the problem that build returns"),
         (not_row_wise, ko.errors.DataError, "i-th row of X alone"),
         (nothing, ko.errors.DataError, r"return \(problem, f\)"),
         (unbounded, ko.errors.SolverError, "unbounded"),

@@ -3,23 +3,26 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
+from sklearn.model_selection import LeaveOneOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 import kernelopt as ko
 from kernelopt import estimators as es
-from kernelopt.errors import DataError, OptionError
+from kernelopt.errors import DataError, DataTypeError, OptionError
 
 RNG = np.random.default_rng(0)
 X, Z = RNG.uniform(-2, 2, size=(80, 2)), RNG.uniform(-2, 2, size=(20, 2))
 y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * RNG.normal(size=80)
 LABELS = np.where(y > 0, "up", "down")
+DATES = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "when": pd.date_range("2020-01-01", periods=4)})
 
 
 @pytest.mark.later
@@ -167,3 +170,21 @@ def test_nu_is_a_share():
         es.NuKernelClassifier(nu=0.5).fit(X, np.arange(80) < 10)
     with pytest.raises(DataError, match="two classes"):
         es.NuKernelClassifier(nu=0.2).fit(X, np.digitize(y, [-0.5, 0.5]))
+
+
+@pytest.mark.parametrize(
+    ("fitted", "error", "message"),
+    [
+        (lambda: es.KernelClassifier(class_weight="bal").fit(X, LABELS), OptionError, 'class_weight to be "balanced"'),
+        (lambda: es.KernelRegressor().fit([[1.0], [1.0, 2.0]], [0, 1]), DataError, "rows of equal length"),
+        (
+            lambda: es.KernelRegressorCV(alphas=[1.0], cv=LeaveOneOut()).fit(X[:8], y[:8]), DataError,
+            "R² is none of a single row",
+        ),
+        (lambda: es.KernelRegressor().fit(DATES, y[:4]), DataTypeError, "dates or times"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:R.2 score is not well-defined")
+def test_what_is_misused_is_named(fitted, error, message):
+    with pytest.raises(error, match=message):
+        fitted()

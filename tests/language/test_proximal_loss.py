@@ -346,3 +346,13 @@ def test_within_other_functions_it_has_their_unit(unit):
         values.append(problem.solve(solver="METHOD_OF_MULTIPLIERS"))
         assert problem.status == "optimal" and problem.solver_stats.num_iters <= 60
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+def test_functions_of_other_arguments_are_named():
+    theta = ko.Theta(ko.kernels.Linear())
+    f = theta(np.arange(3.0)[:, None])
+    of_two = ko.ProximalLoss(lambda S, y: (S[:, 0] - y) ** 2, lambda A, y: A[:, 0], lambda Z, t, y: Z)
+    with pytest.raises(OptionError, match=r"conjugate of ProximalLoss to take \(A, w, \*data\), 3 arguments"):
+        of_two(f, np.ones(3))
+    with pytest.raises(OptionError, match=r"value of SmoothLoss to take \(u, \*data\), 2 arguments"):
+        ko.SmoothLoss(lambda u: u**2, lambda u, y: 2 * u, lambda u, y: 2 + 0 * u)(f, np.ones(3))
