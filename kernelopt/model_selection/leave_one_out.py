@@ -70,7 +70,7 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     Returns
     -------
     array of the shape of f, in its units
-        f itself where a row has no terms of its own; nan where the model does not determine its prediction without them.
+        f itself where a row has no terms of its own; nan where the model does not determine its prediction then.
         Where several fits exist, or none is attained, as without the only row of a class, it is that of a fit nearby.
 
     Raises
