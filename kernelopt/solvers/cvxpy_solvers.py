@@ -166,6 +166,7 @@ BOUNDS: dict[str, Callable[[Any], float]] = {
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few
 # digits.
 MODERATE = 1e2
+NEARLY = 10.0  # the same for data beside integers, whose tolerances are absolute
 COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 # Seconds per entry of B that cvxpy compiles (measured: 4e-7): the reduced problem is not compiled where that takes
 # longer than the time that is left.
@@ -482,17 +483,21 @@ def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float | Array, float,
         return 1.0, 1.0, 1.0
     kind, sizes = np.isin(np.arange(len(c)), whole), [np.zeros(0)]
     heads, squares = _bounds_of_squares(data, of_cones, linear[of_cones])
+    exponents, of_exponents, others = _exponents(data, of_cones, linear[of_cones], kind)
+    alone = np.maximum(_sizes_beside_integers(data, rows, kind), of_exponents)
+    sizes.append(others)
     for A, b in rows:
         entries = abs(sp.csr_array(data[A]))
-        beside = entries[:, np.flatnonzero(~kind)].sum(axis=1) > 0
-        beside[heads if of_cones == A else []] = False
+        beside = entries[:, np.flatnonzero(~kind & (alone == 0))].sum(axis=1) > 0
+        beside[[*heads, *exponents] if of_cones == A else []] = False
         sizes += [data[b][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
     sigma = typical(np.concatenate(sizes)) or 1.0
     unit = np.where(kind, 1.0, sigma)
     unit[squares] = sigma**2
+    unit = np.where(alone > 0, alone, unit)
     squares_cost = 0.0 if data.get("P") is None else float(np.abs(unit**2 * data["P"].diagonal()).max(initial=0.0))
     kappa = max(float(np.abs(unit * c).max(initial=0.0)), squares_cost) or 1.0
-    if all(1 / MODERATE <= one <= MODERATE for one in (sigma, kappa)):
+    if all(1 / NEARLY <= one <= NEARLY for one in (sigma, kappa)):
         return 1.0, 1.0, 1.0
     data["c"] = unit * c / kappa
     if data.get("P") is not None:
@@ -508,8 +513,46 @@ def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float | Array, float,
         right = factors / sigma
         if of_cones == A:  # 1 + t and 1 − t stay as they are: ‖x‖² ≤ t is ‖x/σ‖² ≤ t/σ²
             factors[heads], right[heads] = 1 / sigma, 1.0
+            factors[exponents], right[exponents] = sigma, 1.0
         data[A], data[b] = sp.csc_array(sp.diags_array(factors) @ M), right * data[b]
     return unit, kappa / sigma, kappa
+
+
+def _sizes_beside_integers(data: dict[str, Any], rows: list[tuple[str, str]], kind: Array) -> Array:
+    """The size of columns that stand beside integers and constants alone, as the bounds of |z| do; 0 for all others."""
+    found, others = np.zeros(len(kind)), np.zeros(len(kind), dtype=bool)
+    for A, b in rows:
+        entries = abs(sp.csr_array(data[A]))
+        beside, whole = sp.coo_array(entries[:, ~kind]), entries[:, kind]
+        size = np.maximum(whole.max(axis=1).toarray().ravel() if whole.nnz else 0.0, np.abs(data[b]))
+        lonely = np.bincount(beside.row, minlength=entries.shape[0]) == 1
+        columns, mine = np.flatnonzero(~kind)[beside.col], lonely[beside.row] & (size[beside.row] > 0)
+        np.maximum.at(found, columns[mine], size[beside.row[mine]] / beside.data[mine])
+        others[columns[~mine]] = True
+    if data.get("P") is not None:
+        others |= data["P"].diagonal() != 0
+    return np.where(others, 0.0, found)
+
+
+def _exponents(data: dict[str, Any], name: str, start: int, kind: Array) -> tuple[Array, Array, Array]:
+    """The rows of exponential cones, which have the unit of exponents, 1; the size in which columns that stand in these
+    rows alone, and beside such columns, move exponents by about 1, and 0 for all others; and that size for others that
+    stand in these rows."""
+    dims, entries = data["dims"], abs(sp.csr_array(data[name]))
+    start += sum(dims.soc) + sum(n * (n + 1) // 2 for n in dims.psd)
+    exponents = np.arange(start, start + 3 * dims.exp)
+    largest = entries[exponents].max(axis=0).toarray().ravel() if len(exponents) else np.zeros(len(kind))
+    mine = (largest > 0) & ~kind
+    if data.get("P") is not None:
+        mine &= data["P"].diagonal() == 0
+    for other in ("A", "G"):
+        if sp.issparse(data.get(other)) and mine.any():
+            A = abs(sp.csr_array(data[other]))
+            elsewhere = np.setdiff1d(np.arange(A.shape[0]), exponents if other == name else [])
+            foreign = elsewhere[A[elsewhere][:, ~mine].sum(axis=1) > 0]
+            mine &= np.asarray(A[foreign].sum(axis=0)).ravel() == 0
+    size = 1 / np.where(largest > 0, largest, 1.0)
+    return exponents, np.where(mine, size, 0.0), size[(largest > 0) & ~kind & ~mine]
 
 
 def _bounds_of_squares(data: dict[str, Any], name: str, start: int) -> tuple[list[int], list[int]]:

@@ -20,9 +20,11 @@ LARGEST_DENOMINATOR, EXACTLY = 1000, 1e-12
 
 
 def beside(data: dict[str, Any], columns: Sequence[int]) -> list[int]:
-    """The columns z, and those that equations set equal to them."""
-    equations = sp.csr_array(data["A"])[: data["dims"].zero]
+    """The columns z, and those that equations set equal to sums of them."""
+    equations = _without_zeros(data["A"])[: data["dims"].zero]
     rows = np.unique(sp.csc_array(equations)[:, columns].nonzero()[0])
+    others = sp.coo_array(equations[rows][:, np.setdiff1d(np.arange(equations.shape[1]), columns)])
+    rows = rows[np.bincount(others.row, minlength=len(rows)) <= 1]
     return [int(j) for j in np.union1d(columns, equations[rows].nonzero()[1])]
 
 

@@ -284,6 +284,28 @@ def test_squares_of_any_unit(unit):
     assert values[0] == pytest.approx(min(values[1:]), rel=1e-6, abs=0)
 
 
+@pytest.mark.later
+@pytest.mark.parametrize("unit", [1e-4, 1e6])
+@pytest.mark.parametrize("name", ["logistic", "largest"])
+def test_exponents_and_prices_beside_data_of_any_unit(name, unit):
+    """Exponents have the unit 1 in any data, and bounds of |z| that of z."""
+    rng, values = np.random.default_rng(6), []
+    points, y = rng.normal(size=(8, 2)), rng.normal(size=8)
+    signs, moved = np.sign(y), rng.normal(size=(8, 2)).round(1)
+    for z in (cp.Variable(2, boolean=True), *map(np.array, itertools.product((0.0, 1.0), repeat=2))):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        r = theta(points) - unit * (moved @ z)
+        losses = {
+            "logistic": unit * cp.sum(cp.logistic(-cp.multiply(signs, r) / unit)),
+            "largest": cp.sum_largest(cp.abs(r - unit * y), 2),
+        }
+        prices = unit * (np.array([0.3, 0.8]) @ cp.abs(z)) + 0.1 * ko.sum_squares(theta) / unit
+        problem = ko.Problem(cp.Minimize(1e-5 * (losses[name] + prices)))
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(min(values[1:]), rel=1e-6, abs=0)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "c", "status"), [(2, -2, 1, "infeasible"), (6, -9, 3, "optimal"), (0.6, -0.9, 0.4, "infeasible"),
                                 (0.1, 0.2, 0.3, "optimal"), (1, 2**0.5, 0, "optimal")],
