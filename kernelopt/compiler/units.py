@@ -153,7 +153,7 @@ def _costs(pieces: Pieces, rows: SizesOfRows, inside: bool) -> tuple[Array, Arra
             slopes.append(w * steepest[0] * scale)
             curvatures.append(w * steepest[1] * scale**2)
         elif not isinstance(group.family, StatedFunction):
-            slopes.append(w)
+            slopes.append(w * (rows.unit[group.rows].max(axis=1, initial=0.0) if inside else 1.0))
     return np.concatenate(slopes), np.concatenate(curvatures)
 
 
