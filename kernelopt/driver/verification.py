@@ -48,6 +48,7 @@ FACTOR = 1e-7
 # Relative to the largest ν: the evidence's may differ by that from the answer's, which it was moved from. Where a cone
 # solver is inaccurate they differ by its tolerance; a ν that is wrong differs by more.
 SAME = 1e-3
+NOTHING_LEFT = 1e-10  # in units of the objective's data: terms up to that are those of an optimum of 0
 # Roundings of an entry of Q or of a product with it, for which identities that divide by small pivots allow; and the
 # largest such allowance.
 ROUNDINGS, WORST = 8, 0.1
@@ -329,6 +330,8 @@ def _optimality_checks(
         )
         # A solver's multipliers are as exact as its own gap, which it measures in the objective's terms.
         terms = max(unit, found.terms)
+        if terms <= NOTHING_LEFT * data.units[1]:  # the value is 0
+            terms = data.units[1]
         yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")
     yield from _angle(reduction, point, tol * unit)
     yield from _shares_of_the_gap(form, point, found, unit, tol)

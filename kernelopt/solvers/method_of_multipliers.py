@@ -50,6 +50,7 @@ ROUGH = 1e3  # times the error that is allowed: a larger one, where no step redu
 NEARLY = 3e-13  # relative to the value: inner errors of that size are rounding
 SHORT = 1e-6  # of a usual length: shorter v are 0 where their multipliers say so
 LAST_DIGITS = 1e-10  # relative to the value: where θ = 0 is optimal, the gap has no other unit
+RUNAWAY = 1e8  # in units of rows: a step that still falls there shows an inner problem without a minimum
 IDLE = 6  # rounds without a better point, after which there is none
 
 
@@ -219,9 +220,11 @@ def _searched(  # noqa: PLR0917
 ) -> InnerPoint | None:
     """The state after a step along a direction that meets Wolfe's conditions; None where none is found."""
     moved, p = problem.moved(direction), problem.p
+    longest = RUNAWAY / max(float((np.abs(moved) / problem.sizes).max(initial=0.0)), 1e-300)
     linear = float(problem.cost @ direction)
     t, low, high = 1.0, 0.0, inf
     for _ in range(TRIALS):
+        clock.check()
         x = state.x + t * direction
         new = _state(problem, x, state.s + t * moved, a0, b0, scale, state.rows.multipliers)
         rise, noise = new.value - state.value, ROUNDING * (abs(new.value) + abs(state.value))
@@ -235,6 +238,8 @@ def _searched(  # noqa: PLR0917
         if falls and abs(here) <= FLATTER * abs(slope):
             return new
         if falls and here < 0:
+            if high == inf and t > longest:
+                raise np.linalg.LinAlgError("Columns without a norm run away.")
             low = t
             t = 2 * t if high == inf else 0.5 * (low + high)
         else:

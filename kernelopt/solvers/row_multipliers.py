@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from kernelopt.pieces.norms import SecondOrderCone
 from kernelopt.pieces.spectral import Schatten, Spectral
 from kernelopt.solvers.row_problem import RowFunctions, RowProblem, VectorNorm
+from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
 SHORT = 12  # entries of a function whose second derivative is a block of a sparse matrix; longer ones take columns
@@ -124,6 +125,7 @@ def _roots(  # noqa: PLR0917
     start = high if guess is None else guess[numbers]
     x = np.clip(start, low, high)
     for _ in range(STEPS):
+        clock.check()
         value, slope, size = excess(x)
         near = np.abs(value) <= ROUNDING * size
         low, high = np.where(value <= 0, x, low), np.where(value >= 0, x, high)

@@ -429,3 +429,12 @@ def test_the_dual_point_of_the_certificate_is_proven_again():
         problem = ko.Problem(cp.Minimize(cp.norm(r) + cp.sum(cp.huber(r)) + 100 * ko.norm(theta) ** 3))
         problem.solve()
         assert problem.status == "optimal" and problem.verify().passed
+
+
+@pytest.mark.parametrize("norm", [ko.norm, ko.sum_squares])
+def test_slack_bounds_beside_an_optimum_of_0(norm):
+    """Their multipliers are 1e-12 beside slacks of 1: in the unit of the objective, as no term has a size."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(np.array([[0.0], [1.0], [2.5]]))
+    problem = ko.Problem(cp.Minimize(norm(theta)), [cp.abs(f) <= 1])
+    assert problem.solve() == 0 and problem.status == "optimal" and problem.verify().passed

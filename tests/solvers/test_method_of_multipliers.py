@@ -477,3 +477,16 @@ def test_a_norm_that_vanishes_has_the_last_point(seed):
     problem.solve()
     assert problem.status == "optimal" and problem.value == pytest.approx(np.linalg.norm(y - y.mean()), rel=1e-8)
     assert [attempt.solver for attempt in problem.solver_stats.attempts] == ["METHOD_OF_MULTIPLIERS"]
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda r: cp.sum(cp.power(cp.pos(r), 3)), lambda r: cp.max(cp.pos(r)) + cp.sum(cp.exp(r))]
+)
+def test_an_intercept_that_runs_away_ends_the_method(loss):
+    """A step that still falls at 1e8 times the data shows that no minimum exists: another solver finds a ray."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    objective = loss(theta(np.array([[1.8], [2.1], [0.3]])) + b) + 0.5 * ko.sum_squares(theta) + 0.17 * b
+    problem = ko.Problem(cp.Minimize(objective), [cp.sum(cp.sqrt(theta(np.array([[0.1], [0.9], [1.5]])) + 1)) >= 2])
+    problem.solve()
+    assert problem.status == "unbounded"
+    assert problem.solver_stats.attempts[0].claimed == "failed"
