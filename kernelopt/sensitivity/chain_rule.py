@@ -50,12 +50,16 @@ class Found(NamedTuple):
 
 
 class Tree:
-    """An expression with some nodes replaced by others, as a function of leaves, which are given by their ids."""
+    """An expression with some nodes replaced by others, as a function of leaves, which are given by their ids.
+
+    units : the sizes of the terms that leaves are made of, by their ids: smaller values may be rounding of 0
+    """
 
     def __init__(
-        self, expression: cp.Expression, leaves: Iterable[int], replaced: Mapping[int, cp.Expression] | None = None
-    ) -> None:
-        self.leaves, self.replaced = frozenset(leaves), replaced or {}
+        self, expression: cp.Expression, leaves: Iterable[int], replaced: Mapping[int, cp.Expression] | None = None,
+        units: Mapping[int, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.leaves, self.replaced, self.units = frozenset(leaves), replaced or {}, units or {}
         self.root = self._stood_for(expression)
         self._varies: dict[int, bool] = {}
         self._constants: dict[int, Any] = {}
@@ -171,8 +175,11 @@ class Tree:
             if type(node).__name__ in SUMS:
                 known[id(node)] = abs(node.numeric([self._size(a, values, known) for a in self._arguments(node)]))
             else:
-                known[id(node)] = abs(values[id(node)])
+                known[id(node)] = np.maximum(abs(values[id(node)]), self._unit(node))
         return known[id(node)]
+
+    def _unit(self, node: Any) -> float:
+        return self.units.get(getattr(node, "id", -1), 0.0) if isinstance(node, Leaf) else 0.0
 
     # ---------------------------------------------------------------- slopes
 
@@ -263,7 +270,8 @@ class Tree:
     def _compare_beside(self, given: Mapping[int, Array]) -> None:
         """The comparison at a point beside a kink."""
         rng = np.random.default_rng(SEED + 1)
-        moved = {k: x * (1 + BESIDE * rng.standard_normal(np.shape(x))) for k, x in given.items()}
+        sizes = {k: np.maximum(np.abs(x), self.units.get(k, 0.0)) for k, x in given.items()}
+        moved = {k: x + BESIDE * sizes[k] * rng.standard_normal(np.shape(x)) for k, x in given.items()}
         try:
             _, passed = self._slopes(moved, AT)
         except KernelOptError:  # beyond the domain

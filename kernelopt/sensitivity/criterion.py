@@ -57,11 +57,15 @@ def criterion_of(stated: cp.Expression, thetas: Sequence[Theta], variables: Sequ
 
 
 class Place(NamedTuple):
-    """Where a criterion is evaluated: predictions of each link (distinct rows, K), norms, and variables."""
+    """Where a criterion is evaluated: predictions of each link (distinct rows, K), norms, and variables.
+
+    unit : of predictions and variables: smaller ones may be rounding of 0
+    """
 
     f: tuple[Array, ...]
     t: tuple[float, ...]
     y: tuple[Any, ...]
+    unit: float = 0.0
 
 
 def value(criterion: Criterion, place: Place) -> Array:
@@ -82,7 +86,9 @@ def slopes(criterion: Criterion, place: Place, chosen: Sequence[cp.Parameter], t
     given |= {p.id: np.asarray(dense(p.value), dtype=float) for p in chosen if _has(criterion.expression, p)}
     # θ itself varies, too, so that an atom that hides predictions is refused.
     hidden = [v.id for v in criterion.expression.variables() if isinstance(v, ThetaLeaf)]
-    found = Tree(criterion.expression, [*given, *hidden], criterion.replaced).gradient(given, ties)
+    units = {link.u.id: place.unit for link in criterion.predictions if link.u is not None}
+    units |= {v.id: place.unit for v in criterion.of_y}
+    found = Tree(criterion.expression, [*given, *hidden], criterion.replaced, units).gradient(given, ties)
 
     def of(leaf: cp.Variable) -> Array:
         return found.slopes.get(leaf.id, np.zeros(leaf.shape))

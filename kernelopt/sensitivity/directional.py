@@ -56,6 +56,8 @@ def side(M: Array, eta: Array, zeta: Array, C: Array, c: Array) -> Side | None:
 
 def least(zeta: Array, C: Array, c: Array) -> tuple[Bools, float] | None:
     """Which τ may be positive among the minimizers of ζᵀτ, Cτ = −c, τ ≥ 0, and the minimum; None without such τ."""
+    if not len(zeta):
+        return None if c.any() else (np.ones(0, dtype=bool), 0.0)
     of_zeta, of_c = (float(np.abs(a).max(initial=0.0)) or 1.0 for a in (zeta, c))
     found = linprog(zeta / of_zeta, A_eq=C, b_eq=-c / of_c, bounds=(0, None), method="highs")
     if found.status != 0:

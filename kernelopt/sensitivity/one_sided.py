@@ -108,7 +108,7 @@ class OneSided:
         if c is not None and not c.any():
             return _both((g, sizes))
         owners = self._dependent
-        if c is None or self.at.is_open:
+        if c is None or self.at.is_open or self._holds_some:
             return Sides(None, owners)
         zero = np.zeros(len(self.at.zeta))
 
@@ -126,7 +126,7 @@ class OneSided:
             return Sides(None, self._dependent)
         shifted = bool(c.any())
         ways = np.arange(len(at.zeta)) if shifted else at.weak
-        if at.is_open and (shifted or np.any(at.C[:, at.weak])):
+        if (at.is_open and (shifted or np.any(at.C[:, at.weak]))) or (shifted and self._holds_some):
             return Sides(None, self._dependent)
         a = np.asarray(at.V.T @ r)[ways]
         if not np.any(np.abs(a) > ROUNDED * np.abs(r).max()) and not shifted:
@@ -225,6 +225,11 @@ class OneSided:
     def _dependent(self) -> Ints:
         takes_part = np.abs(self.at.N).max(axis=1, initial=0.0) > ROUNDED
         return np.unique(self.at.equation_owners[takes_part])
+
+    @property
+    def _holds_some(self) -> bool:
+        """Whether some θ is held at 0: where equations ask for another one, it leaves, and no slack tells how."""
+        return not all(self.at.held.moves(number) for number in range(len(self.at.held.form.predictions)))
 
     def _is_unsteady(self, p: cp.Parameter) -> bool:
         return bool(self.at.N.shape[1]) and (self._unsteady[0] or p.id in self._unsteady[1])

@@ -32,6 +32,7 @@ from kernelopt.kernels.lifts import Lift, joint, lift_of, relifted, relifted_row
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.language.rows import Rows
+from kernelopt.sensitivity.atom_slopes import NEAR
 from kernelopt.sensitivity.criterion import Criterion, Place, Slopes, slopes, twins
 from kernelopt.sensitivity.kkt import Move, System
 from kernelopt.sensitivity.optimum import Optimum, finer, optimum
@@ -43,6 +44,7 @@ REGULAR = 1e-6  # the residual of the adjoint system, relative to its right-hand
 
 # Relative to the terms of a derivative: a change of slopes at kinks that moves it by less is taken for rounding.
 MOVED = 1e-7
+SEED = 1  # of slopes of norms that are 0
 
 ByParameter = dict[int, tuple[Array, Array]]
 
@@ -88,12 +90,31 @@ def derivative(found: Optimum, criterion: Criterion, chosen: list[cp.Parameter])
     one = _through(found, criterion, values, chosen)
     others = ((name, slopes(criterion, place, chosen, name)) for name in values.kinks)
     moving = [name for name, drawn in others if _differ(one, _through(found, criterion, drawn, chosen))]
+    if _has_length_of_0(found, criterion, values) and _differ(one, _through(found, criterion, values, chosen, True)):
+        moving.append("norm")
     return one._replace(kinks=tuple(moving))
 
 
-def _through(found: Optimum, criterion: Criterion, values: Slopes, chosen: list[cp.Parameter]) -> Derivative:
-    """The derivative for known slopes of the criterion."""
-    adjoint = _solved(found, _right(found, criterion, values))
+def _has_length_of_0(found: Optimum, criterion: Criterion, values: Slopes) -> bool:
+    """Whether a norm of some θ that moves, on which the criterion depends, is 0 up to the answer's error."""
+    return any(
+        slope != 0 and found.moves(_number(found, norm.view.theta)) and not _positive_length(found, norm)
+        for norm, slope in zip(criterion.norms, values.norms, strict=True)
+    )
+
+
+def _positive_length(found: Optimum, norm: NormLink) -> float:
+    """‖θM‖; 0 up to the answer's error, in the unit of predictions."""
+    length = _length(found, norm)
+    unit = found.units[0] / np.sqrt(found.reduction.factors[norm.view.theta].scale)
+    return length if length > NEAR * unit else 0.0
+
+
+def _through(
+    found: Optimum, criterion: Criterion, values: Slopes, chosen: list[cp.Parameter], drawn: bool = False
+) -> Derivative:
+    """The derivative for known slopes of the criterion; `drawn`: with slopes at random of norms that are 0."""
+    adjoint = _solved(found, _right(found, criterion, values, drawn))
     total = {name: (-g, size) for name, (g, size) in _of_data(found, adjoint).items()}
     for number in range(len(found.form.predictions)):
         if _has_wanted(found, number, chosen):
@@ -179,7 +200,7 @@ def at(found: Optimum, criterion: Criterion) -> Place:
     for v, columns in zip(criterion.of_y, _columns(found, criterion), strict=True):
         here = len(columns) == v.size
         y.append(np.reshape(found.x[columns], v.shape, order="F") if here else v.value)
-    return Place(f, t, tuple(y))
+    return Place(f, t, tuple(y), found.units[0])
 
 
 def _length(found: Optimum, norm: NormLink) -> float:
@@ -234,8 +255,9 @@ def _of_data(found: Optimum, adjoint: AdjointAnswer) -> ByParameter:
     return by_data.of_parameters(data.data)
 
 
-def _right(found: Optimum, criterion: Criterion, values: Slopes) -> Move:
+def _right(found: Optimum, criterion: Criterion, values: Slopes, drawn: bool) -> Move:
     """∇φ: in w by predictions and norms of θ in the span of the factor, in x by variables."""
+    rng = np.random.default_rng(SEED)
     w = [np.zeros_like(span.w) for span in found.system.spans]
     for link, slope in zip(criterion.predictions, values.predictions, strict=True):
         number = _number(found, link.theta)
@@ -244,7 +266,10 @@ def _right(found: Optimum, criterion: Criterion, values: Slopes) -> Move:
     for norm, slope in zip(criterion.norms, values.norms, strict=True):
         number = _number(found, norm.view.theta)
         image = found.system.spans[number].w @ norm.right
-        w[number] += slope / (_length(found, norm) or 1.0) * image @ norm.right.T
+        length = _positive_length(found, norm)
+        if not length:
+            image = rng.normal(size=image.shape) / np.sqrt(image.size or 1) if drawn else np.zeros_like(image)
+        w[number] += slope / (length or 1.0) * image @ norm.right.T
     x = np.zeros(len(found.data.c))
     for slope, columns in zip(values.y, _columns(found, criterion), strict=True):
         if len(columns) == slope.size:
@@ -265,7 +290,7 @@ def _of_kernel(
     G = found.system.curvature @ adjoint.x + found.system.J.T @ adjoint.move.zeta
     left = _left(found, number, G, alpha)
     for term, slope in zip(criterion.norms, values.norms, strict=True):
-        length = _length(found, term)
+        length = _positive_length(found, term)
         if term.view.theta is link.theta and length > 0:
             left += 0.5 * slope / length * alpha @ term.right @ term.right.T
     total = _kernel_gradient(link, link.rows, left, link.rows, alpha)
