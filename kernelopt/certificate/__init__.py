@@ -1,6 +1,6 @@
 """Certificates: enclosures of the optimum of the stated problem."""
 
-from kernelopt.certificate.attained import errors_of_predictions
+from kernelopt.certificate.attained import errors_of_predictions, lacks_zero
 from kernelopt.certificate.certify import (
     AS_COMPUTED,
     Certified,
@@ -33,6 +33,7 @@ __all__ = [
     "errors_of_predictions",
     "first_look",
     "gap_of_solver",
+    "lacks_zero",
     "value_at_zero",
     "without_lower_bound",
 ]

@@ -192,6 +192,12 @@ def at_zero(reduction: Reduction, data: Outer) -> float | None:
     return found
 
 
+def lacks_zero(reduction: Reduction, data: Outer) -> bool:
+    """Whether P₀ was sought, and the time did not suffice."""
+    notes = notes_at_zero(reduction, data)
+    return "at zero in vain" in notes and "at zero" not in notes
+
+
 def notes_at_zero(reduction: Reduction, data: Outer) -> dict[Any, Any]:
     return data.notes if norms_at_zero(reduction).any() else data.common.notes
 

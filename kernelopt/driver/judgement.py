@@ -322,6 +322,8 @@ def _with_status(  # noqa: PLR0917
         assert known is not None
         return _outcome(best, without_answer(known, task.sign), inverted.point, may_grow=False)
     closed = found.scope == FULL and not found.assumptions and found.closes(goal.tol, goal.abs_tol)
+    # Without P₀ the gap is relative to |P|, which may be far more than P₀ − P.
+    closed = closed and not (task.data is not None and certificates.lacks_zero(task.reduction, task.data))
     if known == Status.NOT_ATTAINED:
         status = Status.NOT_ATTAINED
     elif closed and inverted.is_feasible and found.is_feasible:

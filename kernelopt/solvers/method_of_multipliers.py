@@ -50,6 +50,8 @@ ROUGH = 1e3  # times the error that is allowed: a larger one, where no step redu
 NEARLY = 3e-13  # relative to the value: inner errors of that size are rounding
 SHORT = 1e-6  # of a usual length: shorter v are 0 where their multipliers say so
 LAST_DIGITS = 1e-10  # relative to the value: where θ = 0 is optimal, the gap has no other unit
+# The same where the costs of norms are at most NO_SIZE of the value: a third of the 1e-8 that a certificate asks for.
+DIGITS_AT_ZERO, NO_SIZE = 3e-9, 1e-9
 RUNAWAY = 1e8  # in units of rows: a step that still falls there shows an inner problem without a minimum
 IDLE = 6  # rounds without a better point, after which there is none
 
@@ -135,7 +137,8 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
             else:
                 idle += 1
             point = found.point
-            is_near = point.gap <= LAST_DIGITS * abs(point.primal) and isfinite(point.primal)
+            digits = LAST_DIGITS if point.unit > NO_SIZE * abs(point.primal) else DIGITS_AT_ZERO
+            is_near = point.gap <= digits * abs(point.primal) and isfinite(point.primal)
             is_settled = is_near and point.violation <= LAST_DIGITS * problem.unit
             if is_enough or is_settled or idle > IDLE:
                 break

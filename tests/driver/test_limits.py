@@ -1,6 +1,7 @@
 """What is kept where a solve with a growing factor is stopped: by Ctrl-C, by a time limit, in memory and in blocks."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -9,7 +10,7 @@ from clocks import moved
 from distributed import Client, LocalCluster
 
 import kernelopt as ko
-from kernelopt.certificate import FULL, REDUCED
+from kernelopt.certificate import FULL, REDUCED, attained
 from kernelopt.driver.strategy import Goal
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization.blocked import BlockFactor
@@ -323,3 +324,23 @@ def test_on_a_cluster(monkeypatch, client, stop):
     problem.solve(tol=1e-2, backend=client)
     assert problem.status == "optimal"
     assert theta.value(np.zeros((1, 6))).shape == (1,)
+
+
+def test_an_optimum_at_0_that_was_not_found_in_time(monkeypatch):
+    """Relative to |P| a gap may be small that is large beside P₀ − P: such an answer is not called optimal."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.norm(theta(X) - 1) + ko.norm(theta)))
+
+    def out_of_time(*_):
+        raise clock.OutOfTimeError
+
+    over = SimpleNamespace(OutOfTimeError=clock.OutOfTimeError, LAST=clock.LAST, seconds_left=lambda: 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(attained, "clock", over)
+        patched.setattr(attained, "_found_at_zero", out_of_time)
+        problem.solve()
+    assert problem.status == "optimal_inaccurate"
+    assert problem.certificate.at_zero is None and problem.certificate.relative_gap <= TOL
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.at_zero is not None
