@@ -307,6 +307,8 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
         return on_rows.value_at_zero(reduction, outer, watch)
     ones = dict.fromkeys(range(len(reduction.form.norms)), 1.0)
     proximal = bool(shape.maxima and not shape.smooth and reduction.form.predictions)
+    if proximal and reduction.form.y:  # few columns that all rows share: a sparse program takes a tenth of the time
+        return None
     engine = "PROXIMAL_POINT" if proximal else "INTERIOR_POINT" if shape.kinked else "NEWTON"
     problem = assemble.structured(reduction, outer, ones, ENGINES[engine].sparse).truncated(0)
     sigma, kappa = outer.units
