@@ -18,18 +18,21 @@ from kernelopt.support.cvxpy_parts import AddExpression, Leaf, MulExpression
 from kernelopt.support.types import Array
 
 Points = tuple[Any, ...]  # new points, and arrays of other data with as many rows
+# Rows at which a function is compared with the tree of its expression, and how far they are moved, in units of columns.
+MOVED, DISTANCES = 8, (0.3, 1.0, 3.0, 10.0, 1e3)
 
 
 @dataclass(frozen=True, eq=False)
 class _Points:
     """An array of points or some of its columns, or a fitted function at these.
 
-    number : which of the arrays; columns : of it, None for all
+    number : which of the arrays; columns : of it, None for all; guessed : whether another array has the same rows
     """
 
     function: Function | None
     number: int = 0
     columns: tuple[int, ...] | None = None
+    guessed: bool = False
 
     def at(self, points: Points) -> Array:
         X = points[self.number]
@@ -55,6 +58,7 @@ class _Atom:
     kind: type
     data: tuple[Any, ...]
     args: tuple[Any, ...]
+    guessed: bool = False  # whether a row stands for equal rows
 
     def at(self, points: Points) -> Array:
         values = [arg.at(points) for arg in self.args]
@@ -80,6 +84,9 @@ class Predictor:
         predictor can not be pickled.
     X : the points of `theta(X)` in the expression
     *others : arrays with as many rows as X
+
+    A function is compared with the expression at points that are moved, near and far, since computed data may be equal
+    to the points, or to each other, at the rows of X alone.
 
     Raises
     ------
@@ -185,16 +192,36 @@ class _Called:
 
 
 def _agree(node: Any, called: _Called, points: Points) -> bool:
-    """Whether a tree is the function at rows whose columns of equal numbers have other ones: ones may be a column of X,
-    or stand for a sum over rows of equal numbers."""
-    X = points[0]
-    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind != "f" or not (X[:1] == X).all(axis=0).any():
-        return True
-    moved = (X[:2] + (X[:1] == X).all(axis=0), *(part[:2] for part in points[1:]))
-    try:
-        return bool(np.allclose(node.at(moved), called.at(moved), rtol=1e-8, atol=1e-8))
-    except (KernelOptError, ValueError):
-        return False
+    """Whether a tree is the function at other points, near and far: data that a function computes may be equal to
+    points, or to each other, at the rows of X alone. Where there are no numbers to move, the tree must not guess."""
+    if any(np.asarray(part[:1]).dtype.kind not in "fiub" for part in points):
+        return not _guesses(node)
+    rng = np.random.default_rng(0)
+    for distance in DISTANCES:
+        try:
+            moved = tuple(_moved(part, distance, rng) for part in points)
+            got, expected = node.at(moved), called.at(moved)
+            if got.shape != expected.shape or not np.isfinite(expected).all():
+                return False
+            if np.abs(got - expected).max(initial=0.0) > 1e-9 * np.abs(expected).max(initial=0.0):
+                return False
+        except (KernelOptError, ValueError, TypeError, ArithmeticError):
+            return False
+    return True
+
+
+def _guesses(node: Any) -> bool:
+    """Whether a tree has parts that were recognized by their values: constants of equal rows, columns, X itself."""
+    if isinstance(node, _Atom):
+        return any(map(_guesses, node.args)) or node.guessed
+    return isinstance(node, _Points) and (node.function is None or node.columns is not None or node.guessed)
+
+
+def _moved(part: Any, distance: float, rng: np.random.Generator) -> Array:
+    """A few rows of an array, moved at random by a distance in units of its columns."""
+    rows = np.asarray(part[:MOVED])
+    unit = np.maximum(np.abs(np.asarray(part)).max(axis=0), 1.0)
+    return np.asarray(rows + distance * unit * rng.uniform(-1.0, 1.0, rows.shape))
 
 
 def _require_as_many(points: Points, n: int) -> None:
@@ -250,15 +277,15 @@ def _frozen(expression: Any, points: Points, is_function: bool) -> Any:
     if isinstance(expression, Prediction):
         A = expression.data.A
         if A.function is None and not A.order:
-            place = _place(A.X, points, A.kernel.rows)
+            place = _place(A.X, points, A.kernel.rows, is_function)
             if place is not None:
                 return _Points(expression.data.theta.value, *place)
     if isinstance(expression, cp.Constant) and expression.ndim == 2 and not sp.issparse(expression.value):
-        place = _place(expression.value, points, np.asarray)
+        place = _place(expression.value, points, np.asarray, is_function)
         if place is not None:
             return _Points(None, *place)
     repeats = _is_broadcast(expression)
-    if repeats and not is_function and _place(expression.args[0].value, points, np.asarray) is not None:
+    if repeats and not is_function and _place(expression.args[0].value, points, np.asarray, True) is not None:
         raise DataError(
             "Expected X without a column of ones where a row is repeated, as b is in theta(X) + b[None, :]: ones may be"
             " that column or repeat b. Give a function of X, lambda X: theta(X) + b[None, :]."
@@ -271,10 +298,29 @@ def _frozen(expression: Any, points: Points, is_function: bool) -> Any:
         return _Value(np.asarray(expression.value))
     # n equal rows become one row, which fits any number of new points. The right factor M of F @ M keeps its rows, as
     # they belong to the columns of F.
+    guessed = False
     for i, arg in enumerate(args):
         if isinstance(arg, _Value) and not (type(expression) is MulExpression and i == 1):
             args[i] = _Value(_one_row(arg.value, len(points[0])))
-    return _Atom(type(expression), tuple(expression.get_data() or ()), tuple(args))
+            if args[i].value is not arg.value:
+                guessed = True
+                if not is_function:
+                    _require_told_apart(args[i].value, points)
+    return _Atom(type(expression), tuple(expression.get_data() or ()), tuple(args), guessed)
+
+
+def _require_told_apart(row: Array, points: Points) -> None:
+    """Raise DataError where equal rows are those of a given array, or of its columns."""
+    for number, part in enumerate(points, start=1):
+        if np.ndim(part) not in (1, 2) or not hasattr(part, "shape") or np.asarray(part).dtype.kind not in "fiub":
+            continue
+        columns = np.asarray(part).reshape(len(part), -1)
+        constant = columns[0, (columns == columns[:1]).all(axis=0)]
+        if len(constant) and np.isin(row, constant).all() and row.size <= len(constant):
+            raise DataError(
+                f"Expected data that differ from array {number}; it has equal rows, as data in the expression do, so "
+                "that it is not known whether they follow it. Give a function of the arrays, lambda X: theta(X) + …"
+            )
 
 
 def _is_broadcast(expression: Any) -> bool:
@@ -290,18 +336,33 @@ def _is_broadcast(expression: Any) -> bool:
     )
 
 
-def _place(rows: Any, points: Points, read: Callable[[Any], Any]) -> tuple[int, tuple[int, ...] | None] | None:
-    """Which of the arrays the rows are, and which columns of it; None where they are none, or may be several."""
-    for number, part in enumerate(points):
-        if len(part) == len(rows) and np.ndim(part) == np.ndim(rows) == 2 and np.array_equal(rows, read(part)):
-            return number, None
-        if np.ndim(part) != 2 and len(part) == len(rows) and np.array_equal(rows, _quietly(read, part)):
-            return number, None
-    for number, part in enumerate(points):
-        columns = _columns(rows, part)
-        if columns is not None:
-            return number, columns
-    return None
+def _place(
+    rows: Any, points: Points, read: Callable[[Any], Any], is_function: bool
+) -> tuple[int, tuple[int, ...] | None, bool] | None:
+    """Which of the arrays the rows are, and which columns of it; None where they are none, or may be several.
+
+    The last is whether another array has the same rows. Raises DataError then, for an expression of no function.
+    """
+    whole = [number for number, part in enumerate(points) if _is_whole(rows, part, read)]
+    found: list[tuple[int, tuple[int, ...] | None]] = [(number, None) for number in whole]
+    if not found:
+        columns = [(number, _columns(rows, part)) for number, part in enumerate(points)]
+        found = [(number, chosen) for number, chosen in columns if chosen is not None]
+    if len(found) > 1 and not is_function:
+        raise DataError(
+            f"Expected arrays with different rows; arrays {found[0][0] + 1} and {found[1][0] + 1} have the same, so "
+            "that it is not known which of them the expression has. Give a function of the arrays, lambda X, Z: …"
+        )
+    return (*found[0], len(found) > 1) if found else None
+
+
+def _is_whole(rows: Any, part: Any, read: Callable[[Any], Any]) -> bool:
+    """Whether the rows are those of an array."""
+    if len(part) != len(rows):
+        return False
+    if np.ndim(part) == 2:
+        return np.ndim(rows) == 2 and bool(np.array_equal(rows, read(part)))
+    return bool(np.array_equal(rows, _quietly(read, part)))
 
 
 def _quietly(read: Callable[[Any], Any], part: Any) -> Any:

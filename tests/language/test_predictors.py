@@ -164,6 +164,31 @@ def test_a_column_of_ones_beside_a_row_that_is_repeated():
     np.testing.assert_allclose(ko.Predictor(shifted(X), X)(other), shifted(other).value, rtol=1e-12)
 
 
+COINCIDENCES = {
+    "clipped": lambda X, E: THETA_1(np.clip(X[:, :1], -9.0, 9.0)),
+    "of one side": lambda X, E: THETA_1(X[:, :1]) + 5.0 * (X[:, 0] > 9),
+    "exposure of 1": lambda X, E: THETA_1(X[:, :1]) + np.log(np.abs(E)),
+    "rounded": lambda X, E: THETA_1(np.round(X[:, :1])),
+    "another array": lambda X, E: THETA_1(X[:, :1]) + cp.multiply(E, THETA_1(X[:, :1])),
+}
+
+
+@pytest.mark.parametrize("name", COINCIDENCES)
+def test_computed_data_that_are_equal_to_the_points_or_each_other(name):
+    """At the rows of X alone: elsewhere the function is called."""
+    f, points = COINCIDENCES[name], np.arange(6.0)[:, None] - 2
+    predictor = ko.Predictor(f, points, np.ones(6))
+    other, factors = np.array([[20.0], [-30.0], [0.4]]), np.array([3.0, 1.0, 7.0])
+    np.testing.assert_allclose(predictor(other, factors), f(other, factors).value, rtol=1e-10)
+
+
+def test_arrays_that_are_not_told_apart():
+    with pytest.raises(ko.errors.DataError, match="arrays 1 and 2 have the same"):
+        ko.Predictor(THETA(X) + X @ variable(2), X, X.copy())
+    with pytest.raises(ko.errors.DataError, match="differ from array 2; it has equal rows"):
+        ko.Predictor(THETA(X) + np.ones(12), X, np.ones(12))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_one_row_alone_has_its_value(seed):
     f = THETA(np.random.default_rng(seed).normal(size=(9, 2)))
