@@ -47,7 +47,8 @@ class Gradient(Mapping[cp.Parameter, Array]):
     Attributes
     ----------
     value : the criterion at the optimum
-    errors : for each parameter an estimate (not a bound) of the largest error of the gradient's entries, in its shape
+    errors : for each parameter an estimate (not a bound) of the largest error of the gradient's entries, in its shape;
+        too small, as a rule, for λ below about 1e-4 of κ(x, x)
     near : what has reached the end of a kink or a bound, where the criterion has no derivative by the parameters: the
         derivatives to both sides differ, or are not known to agree. Predictions as (θ, number), and constraints,
         variables and norms as they are stated. It is reached where slack and multiplier, or a multiplier that is not
