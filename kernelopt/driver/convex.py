@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import inf, isfinite, nan
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 
 from kernelopt import certificate as certificates
@@ -159,8 +160,22 @@ class Convex(Work):
         self._diagnose(feasible_only=claim == Status.INFEASIBLE)
         # A θ that is restricted may miss feasible points of the stated problem; "unbounded" carries over in any case.
         proven = claim == Status.UNBOUNDED or not representer.may_lack(self.task.reduction)
-        if not self.task.is_continuous and proven:
+        if not self.task.is_continuous and (proven or self._is_infeasible_anywhere()):
             self.status = claim
+
+    def _is_infeasible_anywhere(self) -> bool:
+        """Whether no predictions at all meet the constraints beside integers, by a solver's word."""
+        form = self.task.reduction.form
+        free = cp.Problem(cp.Minimize(0), form.outer.constraints)
+        if form.smooth or not free.is_mixed_integer():
+            return False
+        try:
+            goal, name = self.task.goal, cvxpy_solvers.BRANCH_AND_BOUND
+            seconds = goal.seconds_left() if isfinite(goal.deadline) else None
+            found = cvxpy_solvers.solve(free, name, goal.tol, {}, seconds=seconds)
+        except (SolverError, MemoryLimitError):
+            return False
+        return found.status == Status.INFEASIBLE
 
     def _answer(self, plan: Plan, seconds: float) -> cvxpy_solvers.Answer:
         """Run a solver. Raises SolverError or MemoryLimitError."""

@@ -142,6 +142,16 @@ def test_no_integers_are_feasible():
     assert small(lambda f, z: [z[0] >= 0.2, z[0] <= 0.8])[0].solve() == np.inf
 
 
+@pytest.mark.parametrize("seed", [2, 3, 6])
+def test_no_integers_are_feasible_with_any_predictions(seed):
+    """B restricts θ there; the rows contradict each other whatever the predictions are."""
+    points = np.sort(np.random.default_rng(seed).uniform(0, 3, (10, 1)), axis=0)
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(2, boolean=True)
+    f = theta(points)
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta) + cp.sum(z)), [f[0] >= 1 + z[0], f[0] <= 0.5 * z[1]])
+    assert problem.solve() == np.inf and problem.status == "infeasible"
+
+
 @pytest.mark.later
 @pytest.mark.parametrize("norm", [cp.norm1, cp.norm], ids=["linear", "cone"])  # HiGHS ends as "infeasible or unbounded"
 def test_unbounded_beside_integers(norm):
