@@ -169,6 +169,7 @@ COINCIDENCES = {
     "of one side": lambda X, E: THETA_1(X[:, :1]) + 5.0 * (X[:, 0] > 9),
     "exposure of 1": lambda X, E: THETA_1(X[:, :1]) + np.log(np.abs(E)),
     "rounded": lambda X, E: THETA_1(np.round(X[:, :1])),
+    "a number of its own": lambda X, E: THETA_1(X[:, :1]) + 5.0 * (X[:, 0] == 6),
     "another array": lambda X, E: THETA_1(X[:, :1]) + cp.multiply(E, THETA_1(X[:, :1])),
 }
 
@@ -180,6 +181,28 @@ def test_computed_data_that_are_equal_to_the_points_or_each_other(name):
     predictor = ko.Predictor(f, points, np.ones(6))
     other, factors = np.array([[20.0], [-30.0], [0.4]]), np.array([3.0, 1.0, 7.0])
     np.testing.assert_allclose(predictor(other, factors), f(other, factors).value, rtol=1e-10)
+
+
+def of_histograms():
+    theta = ko.Theta(ko.kernels.Intersection())
+    theta.value = ko.Function(ko.kernels.Intersection(), np.abs(X[:5]), [1.0, -2.0, 0.5, 1.5, -1.0])
+    return theta
+
+
+HISTOGRAMS = of_histograms()
+
+
+def strict(X):
+    assert np.asarray(X).max() <= 1, "within [0, 1] alone"
+    return HISTOGRAMS(X)
+
+
+@pytest.mark.parametrize("f", [lambda X: HISTOGRAMS(X) + 1, strict])
+def test_functions_that_take_some_points_alone_are_pickled(f):
+    """Far points are none of the kernel's, or of the function's: those between rows tell what it is."""
+    points = np.abs(X) / np.abs(X).max()
+    predictor = ko.Predictor(f, points)
+    assert np.array_equal(pickle.loads(pickle.dumps(predictor))(points[:4]), predictor(points[:4]))
 
 
 def test_arrays_that_are_not_told_apart():
