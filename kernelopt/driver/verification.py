@@ -28,7 +28,7 @@ from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import norm_from_gram, view_gram
 from kernelopt.language.text import names
-from kernelopt.results.solution import Solution
+from kernelopt.results.solution import Solution, Status
 from kernelopt.solvers import cvxpy_solvers, engines
 from kernelopt.solvers.assemble import shape_of
 from kernelopt.solvers.nonconvex import FLAT
@@ -152,7 +152,7 @@ def verify(  # noqa: PLR0917
         if not found.closes(tol):
             found = _as_proven(reduction, data, point, found, solution.certificate)
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
-        checks += _explicit_features(reduction, found, point.value, tol)
+        checks += _explicit_features(reduction, data, found, point.value, tol)
     if source is not None and form.has_cones:
         checks.append(_explicit_original(source, point.value, found, tol))
     return Report(tuple(checks), found)
@@ -434,8 +434,13 @@ def gap(found: Certificate, tol: float) -> Check:
 # ---------------------------------------------------------------- explicit features
 
 
-def _explicit_features(reduction: Reduction, found: Certificate, value: float, tol: float) -> Iterator[Check]:
-    """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small."""
+def _explicit_features(
+    reduction: Reduction, data: Outer, found: Certificate, value: float, tol: float
+) -> Iterator[Check]:
+    """The original problem in θ ∈ Rᵖ, with A = [F(xᵢ)ᵀ], where p is finite and small.
+
+    Its solver is accurate to tol/100 of its terms, so that no difference counts below a thousandth of them.
+    """
     factors: dict[Theta, Factor] = {}
     if not reduction.form.has_cones:
         return  # cvxpy's solvers take no smooth losses
@@ -449,10 +454,10 @@ def _explicit_features(reduction: Reduction, found: Certificate, value: float, t
     explicit, optimum = Reduction(reduction.form, factors), np.nan
     with suppress(SolverError, MemoryLimitError):
         answer = cvxpy_solvers.solve_reduction(explicit, "CLARABEL", 1e-2 * tol, {})
-        if answer.has_point and answer.point is not None:
+        if answer.status == Status.OPTIMAL and answer.point is not None:
             optimum = representer.evaluate(explicit, answer.point).value
     if np.isfinite(optimum):
-        yield compared("θ ∈ Rᵖ solved", value, optimum, found, tol)
+        yield compared("θ ∈ Rᵖ solved", value, optimum, found, tol, 1e-3 * max(found.terms, data.units[1]))
 
 
 def explicit_matrix(link: PredictionLink) -> Array | None:
@@ -480,10 +485,13 @@ def _explicit_original(source: ExplicitSource, value: float, found: Certificate 
     return compared("explicit original", value, optimum, found, tol)
 
 
-def compared(name: str, value: float, optimum: float, found: Certificate | None, tol: float) -> Check:
+def compared(  # noqa: PLR0917
+    name: str, value: float, optimum: float, found: Certificate | None, tol: float, least: float = 0.0
+) -> Check:
+    """Whether two optima are equal, relative to P₀ − P, or `least` at least."""
     unit = abs(optimum) or 1.0
     if found is not None and found.at_zero is not None:
-        unit = max(abs(found.at_zero - value), 10 * found.floor / tol) or 1.0
+        unit = max(abs(found.at_zero - value), 10 * found.floor / tol, least) or 1.0
     return Check(name, abs(value - optimum) / unit, 10 * tol, f"its optimum is {optimum:.10g}; of P₀ − P")
 
 

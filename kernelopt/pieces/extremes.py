@@ -182,7 +182,8 @@ class RowLogSumExp(Family):
             terms = [_times_log(x, w[:, None]) for x in ends for w in (low, high)]
             value, rounding = (np.max([term[i] for term in terms], axis=0) for i in (0, 1))
             # a₀ is rounded itself, which moves its term by |1 + ln(a₀/w)| times that.
-            rounding[:, -1] += 4 * UNIT * high * (1 + np.minimum(np.abs(np.log(rest[0] / high)), 750.0))
+            share = np.where(high > 0, rest[0] / high, 1.0)
+            rounding[:, -1] += 4 * UNIT * high * (1 + np.minimum(np.abs(np.log(share)), 750.0))
             inside = (least >= 0).all(axis=1) & at_most(most, low, 1.0)
             total, size = value.sum(axis=1), np.abs(value).sum(axis=1)
         costs = rounding.sum(axis=1) + UNIT * value.shape[1] * size

@@ -111,8 +111,9 @@ def candidates(
     """
     if form.smooth:
         _require_own(form, outer)
-        if wanted is not None and wanted.upper() not in ENGINES:
+        if wanted is not None and wanted.upper() not in OURS:
             takes = [name for name in ENGINES if engines.lacks(name, shape_of(form, outer)) is None] if outer else []
+            takes += [MULTIPLIERS] if outer is not None and on_rows.lacks(form, outer) is None else []
             raise SolverError(
                 f"{wanted.upper()} {NO_ATOM} SmoothLoss. Solvers that take the problem: {', '.join(takes)}."
             )
@@ -121,7 +122,7 @@ def candidates(
     if wanted is not None:
         return [wanted.upper()]
     if not form.has_cones:
-        return list(ENGINES) if form.smooth else [MULTIPLIERS]
+        return list(OURS) if form.smooth else [MULTIPLIERS]
     installed = _installed()
     if outer is not None:
         names = [name for name in CONTINUOUS if name in installed]
@@ -200,7 +201,7 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
     lacks, name = shape.lacks, shape.nonconvex or name
     if shape.nonconvex is not None:
         lacks = engines.lacks(engines.LOCAL, shape)
-    if lacks is not None:
+    if lacks is not None and on_rows.lacks(form, outer) is not None:
         beside = [part.text for part in culprits.parts(form) if not part.splits] if outer.split is None else []
         names = " and ".join([name, *beside])
         raise SolverError(f"No solver takes this problem, with {names}: a solver that takes a SmoothLoss {lacks}.")
@@ -224,6 +225,7 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
     preferred = _preferred(shape, size, warm)
     if form.smooth:  # there is no solver but ours to fall back on
         preferred += [name for name in ENGINES if name not in preferred and engines.lacks(name, shape) is None]
+        preferred = preferred or [MULTIPLIERS]
     elif shape.lacks is not None and not preferred and on_rows.lacks(form, outer) is None:
         preferred = [MULTIPLIERS]
     return [*preferred, *(name for name in names if name not in OURS)]

@@ -13,6 +13,7 @@ from kernelopt.compiler.outer import STRUCTURED, Outer
 from kernelopt.compiler.reader import CONES
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import SolverError
+from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.form import Pieces
 from kernelopt.solvers import method_of_multipliers, row_problem
 from kernelopt.solvers.answers import with_multipliers
@@ -36,8 +37,8 @@ def lacks(form: CanonicalForm, outer: Outer) -> str | None:
 
 
 def _lacks(form: CanonicalForm, outer: Outer) -> str | None:
-    if form.smooth:
-        return "takes no SmoothLoss"
+    if not form.is_convex:
+        return "takes no nonconvex loss"
     for variable in form.y:
         if any(variable.attributes.get(name) for name in STRUCTURED):
             return f"needs variables without a structure; {variable.name()} has one (complex, diagonal, symmetric …)"
@@ -46,7 +47,11 @@ def _lacks(form: CanonicalForm, outer: Outer) -> str | None:
         if name in CONES and name not in ("SOC", "PSD"):
             return "takes constraints that are inequalities, equations, or cones of second order or semidefinite ones"
     pieces = outer.pieces
-    return "needs atoms that can be read as functions" if pieces is None else row_problem.lacks(form, pieces)
+    if pieces is None:
+        return "needs atoms that can be read as functions"
+    if any(isinstance(group.family, StatedFunction) and not group.is_outer for group in pieces.groups):
+        return "needs a SmoothLoss to be summed in the minimized objective, with weights ≥ 0"
+    return row_problem.lacks(form, pieces)
 
 
 def solve(reduction: Reduction, outer: Outer, watch: Watch, start: RowPoint | None) -> tuple[RowProblem, RowPoint]:

@@ -465,14 +465,39 @@ def test_where_it_cant_stand():
         ko.Problem(cp.Minimize(cp.sum(squared()(cp.norm(theta(X)) + ko.norm(theta), 1.0)))).solve()
     with pytest.raises(SolverError, match="summed in the minimized objective"):
         ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.sum(term) <= 3]).solve()
-    beside = ko.Problem(cp.Minimize(cp.sum(term) + cp.norm(theta(X)) + ko.sum_squares(theta)), [theta(X) <= 1])
-    with pytest.raises(SolverError, match="with SmoothLoss and ‖u‖"):
-        beside.solve()
+    largest = cp.sum_largest(cp.abs(theta(X)), 3)
+    with pytest.raises(SolverError, match="with SmoothLoss and sum_largest"):
+        ko.Problem(cp.Minimize(cp.sum(term) + ko.sum_squares(theta)), [largest <= 1]).solve()
     z = cp.Variable(integer=True)
     with pytest.raises(SolverError, match="integer variables with"):
         ko.Problem(cp.Minimize(cp.sum(squared()(theta(X) + z, Y)) + ko.sum_squares(theta))).solve()
     with pytest.raises(SolverError, match="norm"):
         ko.Problem(cp.Minimize(cp.sum(term))).solve()
+
+
+COUPLED = {
+    "a ball of predictions": lambda f: (0, [cp.norm(f) <= 3]),
+    "a cone": lambda f: (0, [cp.norm(f[:4] - 1) <= 0.2 + f[5]]),
+    "a log-sum-exp that is slack": lambda f: (0, [cp.log_sum_exp(f) <= 20]),
+    "a largest residual": lambda f: (3 * cp.max(cp.abs(f - Y[:25])), []),
+    "a length": lambda f: (2 * cp.norm(f - Y[:25]), []),
+}
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_beside_what_couples_rows(name):
+    """The same values and proofs as of the loss in cvxpy's atoms."""
+    values = []
+    in_atoms = lambda f, y: cp.norm(cp.vstack([f - y, np.ones(25)]), axis=0) - 1
+    for loss in (pseudo_huber(), in_atoms):
+        theta, b = ko.Theta(KERNEL), cp.Variable()
+        f = theta(X[:25]) + b
+        extra, constraints = COUPLED[name](f)
+        objective = WEIGHTS[:25] @ loss(f, Y[:25]) + extra + 0.3 * ko.sum_squares(theta)
+        problem = ko.Problem(cp.Minimize(objective), constraints)
+        values.append(problem.solve())
+        assert problem.status == "optimal" and problem.verify().passed
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
 @pytest.mark.slow
