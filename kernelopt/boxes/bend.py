@@ -44,7 +44,7 @@ from kernelopt.kernels.rounding import Inexact
 from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
-from kernelopt.support.arithmetic import gamma
+from kernelopt.support.arithmetic import gamma, in_columns
 from kernelopt.support.types import Array
 
 AFFINE = 1e-9  # relative to the largest coefficient of its kind: deviations up to this from affine count as rounding
@@ -77,7 +77,7 @@ class NormBounds(Units):
 
     def __init__(self, theta: Theta) -> None:
         f = theta_value(theta)
-        self.coefficients = f.coefficients.reshape(len(f.coefficients), -1)
+        self.coefficients = in_columns(f.coefficients)
         self.gram, self.terms = np.atleast_2d(Function.gram(f)), _terms(theta)
         self.error = f._kernel._rounding(Inexact(f._centers)) + gamma(2 * len(f._centers) + 4)
 
@@ -93,7 +93,7 @@ def _terms(theta: Theta) -> Array:
     """Σᵢ |cᵢₖ|‖F(zᵢ)‖ for each output k, the size of the terms of θ."""
     f = theta_value(theta)
     lengths = np.sqrt(f._kernel._size(f._centers))
-    return lengths @ np.abs(np.asarray(f.coefficients)).reshape(len(lengths), -1)
+    return lengths @ in_columns(np.abs(np.asarray(f.coefficients)))
 
 
 @dataclass(frozen=True, eq=False)

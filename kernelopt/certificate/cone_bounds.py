@@ -208,6 +208,8 @@ class _Bound:
         """
         first, second = self.multipliers(point), self.multipliers(safe)
         widths = [m.stack.shape[1] for m in first]
+        if any(a.widths != b.widths or k != b.stack.shape[1] for a, b, k in zip(first, second, widths, strict=True)):
+            return self.evaluated(safe, self.grams(second), second)  # a part of ν that one of them alone has
         both = [replace(a, stack=np.hstack([a.stack, b.stack])) for a, b in zip(first, second, strict=True)]
         grams = self.grams(both)
 

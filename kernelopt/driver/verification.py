@@ -538,7 +538,7 @@ def _span(link: PredictionLink, function: Function) -> Factor:
     diagonal = link.rows.diagonal()
     scale = float(diagonal.mean()) if len(diagonal) and diagonal.mean() > 0 else 1.0
     matched = _matched(link, function)
-    c = function.coefficients.reshape(len(function.coefficients), -1)
+    c = function.coefficients.reshape(-1, len(gram))
     pivots, basis = (np.arange(0), np.zeros((0, T.shape[1]))) if matched is None else (matched, c @ T)
     return _Span(predicted @ T / np.sqrt(scale), scale, pivots, basis)
 

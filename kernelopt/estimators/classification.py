@@ -144,7 +144,8 @@ class KernelClassifier(Classifier, KernelModel):
         weights = row_weights(sample_weight, len(X))
         self.classes_, numbers = numbered_classes(y, weights)
         if self.class_weight is not None:
-            if not isinstance(self.class_weight, Mapping) and shown(self.class_weight) != shown("balanced"):
+            is_name = isinstance(self.class_weight, str) and self.class_weight == "balanced"
+            if not isinstance(self.class_weight, Mapping) and not is_name:
                 raise OptionError(
                     f'Expected class_weight to be "balanced", a dict of classes and weights, or None; got '
                     f"{shown(self.class_weight)}."

@@ -15,7 +15,7 @@ from kernelopt.kernels.domains import HISTOGRAMS, Domain
 from kernelopt.kernels.kernel import Adjoint, Kernel, Verdict, require
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, underflow
 from kernelopt.kernels.tiles import TINY, column_sums
-from kernelopt.support.arithmetic import gamma
+from kernelopt.support.arithmetic import gamma, in_columns
 from kernelopt.support.checks import is_integer
 from kernelopt.support.types import Array
 
@@ -109,7 +109,7 @@ class Intersection(Kernel):
 
         Its values at sorted knots are Σ_{zᵢ ≤ x} cᵢzᵢ + xΣ_{zᵢ > x} cᵢ, by prefix sums (Maji, Berg and Malik 2008).
         """
-        c = coefficients.reshape(len(centers), -1)
+        c = in_columns(coefficients)
         tables = []
         for column in centers.T:
             order = np.argsort(column)

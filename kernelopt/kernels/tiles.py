@@ -78,6 +78,8 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     with an error relative to the distance. `half_square_error` bounds the errors.
     """
     other = X if Z is None else Z
+    if not len(other):  # the centers of a function that is 0
+        return np.zeros((len(X), 0))
     centre = np.median(other[:: len(other) // FOR_CENTRE + 1], axis=0)
     left = (X - centre) / scale
     right = left if Z is None else (Z - centre) / scale

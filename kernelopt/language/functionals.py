@@ -20,6 +20,7 @@ from kernelopt.kernels.kernel import Kernel
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.kernels.spreads import WithMeans, spread_rows
 from kernelopt.language.functions import Function, alike
+from kernelopt.support.arithmetic import in_columns
 from kernelopt.support.types import Array
 
 
@@ -32,7 +33,7 @@ def combined(kernel: Kernel, X: Array, order: Order, W: Any) -> Function:
 
 def recombined(f: Function, W: Any) -> Function:
     """The combinations W of the outputs of a function."""
-    c = f.coefficients.reshape(len(f._centers), -1)
+    c = in_columns(f.coefficients)
     W = weights(W, c.shape[1])
     return merged(f._kernel, f._centers, (W @ c.T).T)
 
@@ -40,7 +41,7 @@ def recombined(f: Function, W: Any) -> Function:
 def added(f: Function, g: Function) -> Function:
     """The sums of the outputs of two functions, output by output."""
     f, g = alike(f, g)
-    parts = [h.coefficients.reshape(len(h._centers), -1) for h in (f, g)]
+    parts = [in_columns(h.coefficients) for h in (f, g)]
     return merged(f._kernel, stack([f._centers, g._centers]), np.vstack(parts))
 
 

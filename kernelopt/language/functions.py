@@ -20,6 +20,7 @@ from kernelopt.kernels.spreads import WithMeans, spread_rows
 from kernelopt.language.boxes import boxes
 from kernelopt.language.symbol import PointSymbol
 from kernelopt.support import html
+from kernelopt.support.arithmetic import in_columns
 from kernelopt.support.checks import require_kind
 from kernelopt.support.properties import cached_property
 from kernelopt.support.threads import in_threads
@@ -311,7 +312,7 @@ class Function:
         f, g = alike(self, g)
         values = g._evaluate(f._centers)
         c = f._coefficients
-        return c.reshape(len(c), -1).T @ values.reshape(len(values), -1)
+        return in_columns(c).T @ in_columns(values)
 
     def from_gram(self, K: Any) -> Array:
         """f at new points, given their kernel values with the centers.

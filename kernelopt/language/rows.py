@@ -22,7 +22,7 @@ from kernelopt.kernels.lifts import plain, plain_points
 from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
 from kernelopt.language.functions import Function, Selected
 from kernelopt.support import clock
-from kernelopt.support.arithmetic import UNIT, additions, gamma, summed_inner, summed_product
+from kernelopt.support.arithmetic import UNIT, additions, gamma, in_columns, summed_inner, summed_product
 from kernelopt.support.properties import cached_property
 from kernelopt.support.threads import in_order
 from kernelopt.support.types import Array, Ints
@@ -68,7 +68,7 @@ class Rows:
         """These rows, followed by one row for each output of each function."""
         if not functions:
             return self
-        blocks = [f.coefficients.reshape(len(f._centers), -1) for f in functions]
+        blocks = [in_columns(f.coefficients) for f in functions]
         combinations = np.zeros((sum(map(len, blocks)), sum(b.shape[1] for b in blocks)))
         i = j = 0
         for block in blocks:
@@ -462,7 +462,7 @@ class Rows:
         if on_points.all():
             return self.points[chosen], coefficients
         combined = self._mixed(chosen[~on_points] - n) @ coefficients[~on_points]
-        used = np.flatnonzero(combined.reshape(len(combined), -1).any(axis=1))
+        used = np.flatnonzero(in_columns(combined).any(axis=1))
         return (
             np.concatenate([self.points[chosen[on_points]], self.centers[used]]),
             np.concatenate([coefficients[on_points], combined[used]]),

@@ -78,3 +78,8 @@ def exact_product(A: Array, B: Array) -> Array:
             hi, lo = two_product(row, column)
             found[i, j] = fsum([*hi.tolist(), *lo.tolist()])
     return found
+
+
+def in_columns(values: Array) -> Array:
+    """A row for each entry of the first axis, (n, K), also where n is 0."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))

@@ -438,3 +438,36 @@ def test_slack_bounds_beside_an_optimum_of_0(norm):
     f = theta(np.array([[0.0], [1.0], [2.5]]))
     problem = ko.Problem(cp.Minimize(norm(theta)), [cp.abs(f) <= 1])
     assert problem.solve() == 0 and problem.status == "optimal" and problem.verify().passed
+
+
+def test_a_function_that_is_0_has_no_centers(tmp_path):
+    """It is saved, verified, and a centre of norms."""
+    X, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6.0)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b)), [ko.norm(theta) <= 0])
+    problem.solve()
+    ko.save(tmp_path / "zero.ko", theta=theta)
+    zero = theta.value = ko.load(tmp_path / "zero.ko")["theta"]
+    assert problem.verify().passed and zero.inner(zero) == 0
+    values = []
+    for norm in (ko.norm(theta - zero), ko.norm(theta)):
+        values.append(ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + norm**2)).solve())
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "norm", [lambda theta: ko.norm(theta @ np.array([1.0, -1.0])), lambda theta: ko.norm(theta[:, 0])]
+)
+def test_norms_of_a_part_of_the_outputs_have_bounds(norm):
+    """Dual points with and without a rest of ν are not blended: one of them has the bound."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(6, 2)), rng.normal(size=(6, 2))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2)
+    residuals = cp.abs(Y - theta(X))
+    for problem in (
+        ko.Problem(cp.Minimize(cp.sum(residuals) + 0.1 * norm(theta))),
+        ko.Problem(cp.Minimize(cp.max(residuals)), [norm(theta) <= 1]),
+    ):
+        problem.solve()
+        assert problem.status in ("optimal", "optimal_inaccurate")
+        assert problem.certificate.lower <= problem.value <= problem.certificate.upper
