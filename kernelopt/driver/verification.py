@@ -478,9 +478,11 @@ def _explicit_original(source: ExplicitSource, value: float, found: Certificate 
     """Compare with the cvxpy problem that the kernel problem was made from."""
     problem = canonical_form.with_twins(source.problem)
     try:
-        cvxpy_solvers.solve(problem, "CLARABEL", 1e-2 * tol, {})
+        answer = cvxpy_solvers.solve(problem, "CLARABEL", 1e-2 * tol, {})
     except MemoryLimitError:
         return Check("explicit original", np.nan, None, "not solved: it takes more memory than there is")
+    if answer.status != Status.OPTIMAL:
+        return Check("explicit original", np.nan, None, f"not solved: Clarabel ended {answer.status}")
     optimum = float(problem.objective.value)
     return compared("explicit original", value, optimum, found, tol)
 

@@ -19,9 +19,12 @@ from kernelopt.support.types import Array
 
 Points = tuple[Any, ...]  # new points, and arrays of other data with as many rows
 # Rows at which a function is compared with the tree of its expression, and how far they are moved, in units of columns.
-MOVED, DISTANCES = 8, (0.3, 1.0, 3.0, 10.0, 1e3)
-# Rows of whole numbers, and how large these may be.
-STEPS, LARGEST_WHOLE = 40, 1e6
+MOVED, DISTANCES = 8, (0.3, 1.0, 3.0, 10.0, 1e3, 1e9)
+# Rows of whole numbers, how far these are from those of the points, and how large the points may be.
+STEPS, STEPPED, LARGEST_WHOLE = 120, 8, 1e6
+# Numbers that often stand for something, negative and others, and how many columns they are tried in.
+CODES = ((-9999.0, -999.0, -99.0, -9.0, -1.0), (*map(float, range(32)), 99.0, 999.0, 9999.0))
+MOST_COLUMNS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,7 @@ class _Atom:
     data: tuple[Any, ...]
     args: tuple[Any, ...]
     guessed: bool = False  # whether a row stands for equal rows
+    has_data: bool = False  # whether these are given as an array, not as one row that cvxpy repeats
 
     def at(self, points: Points) -> Array:
         values = [arg.at(points) for arg in self.args]
@@ -88,7 +92,10 @@ class Predictor:
     *others : arrays with as many rows as X
 
     A function is compared with the expression at points that are moved, near and far, since computed data may be equal
-    to the points, or to each other, at the rows of X alone.
+    to the points at the rows of X alone. One with an array of equal rows, such as `b * np.ones(len(X))`, is always
+    called, since the rows may differ elsewhere: write `theta(X) + b`. An indicator of values that are neither in X nor
+    met by the comparison (missing values, whole numbers near those in X, numbers from 0 to 31, ±9…9) is not told from
+    0: give it as another array.
 
     Raises
     ------
@@ -129,7 +136,7 @@ class Predictor:
         try:
             self._node = _frozen(expression, points, is_function)
             self._check(value, points)
-            if called is not None and not _agree(self._node, called, points):
+            if called is not None and (_has_equal_rows(self._node) or not _agree(self._node, called, points)):
                 self._node = called
         except DataError:
             if called is None:
@@ -188,8 +195,8 @@ class _Called:
     def __reduce__(self) -> NoReturn:
         raise PicklingError(
             "Expected a predictor of theta(X), of X and of its columns alone, which holds numbers; this one calls a "
-            "function at new points. Give data that are computed from the points as another array: "
-            "ko.Predictor(f, X, Z)."
+            "function at new points. Give data that are computed from the points as another array, "
+            "ko.Predictor(f, X, Z), and repeat a number as b, not as b * np.ones(len(X))."
         )
 
 
@@ -199,11 +206,15 @@ def _agree(node: Any, called: _Called, points: Points) -> bool:
     is_told = False
     for moved in _elsewhere(points):
         try:
-            got, expected = node.at(moved), called.at(moved)
+            expected = called.at(moved)
         except Exception:
-            continue
+            continue  # the function takes no such points
         if not np.isfinite(expected).all():
             continue
+        try:
+            got = node.at(moved)
+        except Exception:
+            return False
         size = np.abs(expected).max(initial=0.0)
         if got.shape != expected.shape or not np.abs(got - expected).max(initial=0.0) <= 1e-9 * size:
             return False
@@ -212,13 +223,22 @@ def _agree(node: Any, called: _Called, points: Points) -> bool:
 
 
 def _elsewhere(points: Points) -> Iterator[Points]:
-    """Rows with entries of others in each column, whole numbers near those of the rows, and rows far from them."""
+    """Rows with entries of others in each column, whole numbers near those of the rows, rows far from them, and
+    ones with numbers or missing values that stand for something."""
     rng = np.random.default_rng(0)
     yield tuple(_like(part, _mixed(part, rng)) for part in points)
     if all(np.asarray(part[:1]).dtype.kind in "fiub" for part in points):
         yield tuple(_like(part, _whole_steps(part, rng)) for part in points)
         for distance in DISTANCES:
             yield tuple(_like(part, _moved(part, distance, rng)) for part in points)
+        for codes in CODES:
+            yield tuple(_like(part, _coded(part, np.array(codes))) for part in points)
+        first, *others = points
+        # A kernel takes no missing value, but the columns beside it may have some.
+        for column in range(min(np.shape(first)[1] if np.ndim(first) == 2 else 0, MOST_COLUMNS)):
+            rows = np.asarray(first[:MOVED]).astype(float)
+            rows[:, column] = np.nan
+            yield (_like(first, rows), *(_like(part, np.asarray(part[:MOVED])) for part in others))
 
 
 def _like(part: Any, rows: Array) -> Any:
@@ -238,12 +258,34 @@ def _mixed(part: Any, rng: np.random.Generator) -> Array:
 
 
 def _whole_steps(part: Any, rng: np.random.Generator) -> Array:
-    """A few rows of an array, with whole numbers between the least less 3 and the largest plus 3 in columns of such."""
+    """Rows of an array, with whole numbers within 8 of the least and the largest in columns of such."""
     known = np.asarray(part)
     rows, low, high = known[:MOVED].astype(float), known.min(axis=0), known.max(axis=0)
     whole = (known == np.round(known)).all(axis=0) & (np.abs(known) < LARGEST_WHOLE).all(axis=0)
-    steps = np.floor(rng.uniform(np.where(whole, low, 0) - 3, np.where(whole, high, 0) + 4, (STEPS, *known.shape[1:])))
+    steps = np.floor(
+        rng.uniform(
+            np.where(whole, low, 0) - STEPPED, np.where(whole, high, 0) + STEPPED + 1, (STEPS, *known.shape[1:])
+        )
+    )
     return np.where(whole, steps, rows[np.arange(STEPS) % len(rows)])
+
+
+def _has_equal_rows(node: Any) -> bool:
+    """Whether a row of a tree stands for an array of equal rows: a function's may differ at points that no comparison
+    finds, as np.exp(-(X[:, 1] == 70)) does where 70 is not in X."""
+    return isinstance(node, _Atom) and (node.has_data or any(map(_has_equal_rows, node.args)))
+
+
+def _coded(part: Any, codes: Array) -> Array:
+    """Rows of an array, each with a code in one column."""
+    known = np.asarray(part)
+    number = np.arange(len(codes) * MOST_COLUMNS)
+    rows, taken = known[number % len(known)].astype(float), codes[number % len(codes)]
+    if known.ndim == 1:
+        return taken
+    if known.ndim == 2 and known.shape[1]:
+        rows[number, number // len(codes) % known.shape[1]] = taken
+    return rows
 
 
 def _guesses(node: Any) -> bool:
@@ -334,15 +376,23 @@ def _frozen(expression: Any, points: Points, is_function: bool) -> Any:
         return _Value(np.asarray(expression.value))
     # n equal rows become one row, which fits any number of new points. The right factor M of F @ M keeps its rows, as
     # they belong to the columns of F.
-    guessed = False
+    guessed = has_data = False
     for i, arg in enumerate(args):
         if isinstance(arg, _Value) and not (type(expression) is MulExpression and i == 1):
             args[i] = _Value(_one_row(arg.value, len(points[0])))
             if args[i].value is not arg.value:
-                guessed = True
+                guessed, has_data = True, has_data or _is_of_data(expression.args[i], len(points[0]))
                 if not is_function:
                     _require_told_apart(args[i].value, points)
-    return _Atom(type(expression), tuple(expression.get_data() or ()), tuple(args), guessed)
+    return _Atom(type(expression), tuple(expression.get_data() or ()), tuple(args), guessed, has_data)
+
+
+def _is_of_data(expression: Any, n: int) -> bool:
+    """Whether an expression has an array of n rows, other than the ones by which cvxpy repeats a row."""
+    if not expression.args:
+        return expression.ndim > 0 and bool(expression.shape[0] == n)
+    repeated = expression.args[1:] if _is_broadcast(expression) else expression.args
+    return any(_is_of_data(arg, n) for arg in repeated)
 
 
 def _require_told_apart(row: Array, points: Points) -> None:

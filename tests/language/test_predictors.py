@@ -170,6 +170,9 @@ COINCIDENCES = {
     "exposure of 1": lambda X, E: THETA_1(X[:, :1]) + np.log(np.abs(E)),
     "rounded": lambda X, E: THETA_1(np.round(X[:, :1])),
     "a number of its own": lambda X, E: THETA_1(X[:, :1]) + 5.0 * (X[:, 0] == 6),
+    "a number that none is near": lambda X, E: THETA_1(X[:, :1]) + 5.0 * (X[:, 0] == -99),
+    "missing values": lambda X, E: THETA_1(np.nan_to_num(X[:, :1])) + 5.0 * np.isnan(X[:, 0]),
+    "a number of no list": lambda X, E: THETA_1(X[:, :1]) + np.exp(X[:, 0] == -30),
     "another array": lambda X, E: THETA_1(X[:, :1]) + cp.multiply(E, THETA_1(X[:, :1])),
 }
 
@@ -179,7 +182,9 @@ def test_computed_data_that_are_equal_to_the_points_or_each_other(name):
     """At the rows of X alone: elsewhere the function is called."""
     f, points = COINCIDENCES[name], np.arange(6.0)[:, None] - 2
     predictor = ko.Predictor(f, points, np.ones(6))
-    other, factors = np.array([[20.0], [-30.0], [0.4]]), np.array([3.0, 1.0, 7.0])
+    other, factors = np.array([[20.0], [-30.0], [0.4], [-99.0]]), np.array([3.0, 1.0, 7.0, 2.0])
+    if name == "missing values":
+        other[0] = np.nan
     np.testing.assert_allclose(predictor(other, factors), f(other, factors).value, rtol=1e-10)
 
 
