@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -451,11 +450,16 @@ def _explicit_features(
         scale = float(np.mean(np.sum(A**2, axis=1))) or 1.0
         B = A / np.sqrt(scale)
         factors[link.theta] = CholeskyFactor(B, scale, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
-    explicit, optimum = Reduction(reduction.form, factors), np.nan
-    with suppress(SolverError, MemoryLimitError):
+    explicit = Reduction(reduction.form, factors)
+    try:
         answer = cvxpy_solvers.solve_reduction(explicit, "CLARABEL", 1e-2 * tol, {})
-        if answer.status == Status.OPTIMAL and answer.point is not None:
-            optimum = representer.evaluate(explicit, answer.point).value
+    except (SolverError, MemoryLimitError) as error:
+        yield Check("θ ∈ Rᵖ solved", np.nan, None, f"not solved: {error}")
+        return
+    if answer.status != Status.OPTIMAL or answer.point is None:
+        yield Check("θ ∈ Rᵖ solved", np.nan, None, f"not solved: Clarabel ended {answer.status}")
+        return
+    optimum = representer.evaluate(explicit, answer.point).value
     if np.isfinite(optimum):
         yield compared("θ ∈ Rᵖ solved", value, optimum, found, tol, 1e-3 * max(found.terms, data.units[1]))
 

@@ -272,7 +272,7 @@ def _whole_steps(part: Any, rng: np.random.Generator) -> Array:
 
 def _has_equal_rows(node: Any) -> bool:
     """Whether a row of a tree stands for an array of equal rows: a function's may differ at points that no comparison
-    finds, as np.exp(-(X[:, 1] == 70)) does where 70 is not in X."""
+    finds, as np.exp(X[:, 1] == 70) does where 70 is not in X."""
     return isinstance(node, _Atom) and (node.has_data or any(map(_has_equal_rows, node.args)))
 
 

@@ -164,6 +164,21 @@ def test_explicit_features_of_many_columns():
     assert problem.verify()["θ ∈ Rᵖ solved"].passed
 
 
+def test_explicit_features_that_the_solver_does_not_solve_are_told():
+    """Its inaccurate answer is compared with nothing, and the check has no verdict."""
+    rng, kernel = np.random.default_rng(0), ko.kernels.Polynomial(degree=2)
+    points, targets = rng.normal(size=(6, 2)), 100 * rng.normal(size=6)
+    theta, b = ko.Theta(kernel), cp.Variable()
+    largest = cp.max(cp.abs(targets - theta(points) - b)) / 100
+    problem = ko.Problem(cp.Minimize(largest + 1e-3 * ko.norm(theta - ko.Function(kernel, points[:2], [1.0, -1.0]))))
+    problem.solve()
+    check = problem.verify()["θ ∈ Rᵖ solved"]
+    if check.passed is None:  # another version of the solver may solve it, and is then compared
+        assert "not solved: Clarabel ended optimal_inaccurate" in check.note
+    else:
+        assert check.passed
+
+
 @pytest.mark.slow
 def test_from_cvxpy_is_compared_with_its_original():
     Phi, t = cp.Constant(X), cp.Variable(2)
