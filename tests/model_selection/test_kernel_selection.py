@@ -11,7 +11,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as gp
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError, OptionError
+from kernelopt.errors import DataError, DataTypeError, KernelError, MemoryLimitError, NotPSDError, OptionError
 from kernelopt.model_selection import kernel_selection
 
 RANDOM = np.random.default_rng(0)
@@ -237,3 +237,18 @@ def test_a_matrix_for_each_kernel_serves_all_fits():
     assert len(calls) == once
     assert 0 < aligned < 1
     assert np.isfinite(table["mean"]).all()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda kernel, X, y: ko.kernel_alignment(kernel, X, y),
+        lambda kernel, X, y: ko.aligned_kernel([kernel, ko.kernels.Linear()], X, y),
+        lambda kernel, X, y: ko.estimators.KernelPerceptron(kernel=kernel).fit(X, np.sign(y - 0.5)),
+    ],
+)
+def test_matrices_that_do_not_fit_are_refused(asked):
+    """A million rows: 8 TB for each matrix."""
+    X = np.arange(1e6)[:, None]
+    with pytest.raises(MemoryLimitError, match="kernel matri"):
+        asked(ko.kernels.Gaussian(sigma=1.0), X, X[:, 0] % 2)
