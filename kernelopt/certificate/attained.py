@@ -84,11 +84,17 @@ def upper_bound(
         terms=found.terms,
         kernel=kernel,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
-        at_zero=at_zero(reduction, data),
+        at_zero=_at_zero_or_here(reduction, data, point, signed),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(canonical.smooth)]),
         is_feasible=relative <= MET
         or (linear and projection.is_met(reduction, data.form, point, _sums(reduction, point) if exactly else None)),
     )  # fmt: skip
+
+
+def _at_zero_or_here(reduction: Reduction, data: Outer, point: Iterate, value: float) -> float | None:
+    """P₀, or the value of a point with θ = 0 that is below the one that a solver found."""
+    zero = at_zero(reduction, data)
+    return zero if zero is None or any(v.any() for v in point.v) else min(zero, value)
 
 
 class _Above(NamedTuple):

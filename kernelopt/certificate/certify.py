@@ -104,8 +104,8 @@ LOOSE = 0.1
 # since other multipliers leave the rounding as it is. Larger values give up early, smaller ones search in vain.
 MOSTLY = 4.0
 NEAR = 10.0  # times the target gap: up to there a bound on pieces is kept as it is
-# Relative to the value: an interval that is wider than this is compared with what holds for every θ, which takes one
-# more proof, without kernel values.
+# Relative to the value, or to P₀ − P where that is less: a wider interval is compared with what holds
+# for every θ, which takes one more proof, without kernel values.
 WIDE = 0.1
 AS_COMPUTED = "for the kernel matrix as computed"
 WAYS = {FULL: STREAMED, REDUCED: FROM_FACTOR, ESTIMATE: SAMPLED}
@@ -369,23 +369,29 @@ def by_word(  # noqa: PLR0917
 
 
 @clock.phase(clock.PROOF)
-def certify_again(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate | None:
+def certify_again(
+    reduction: Reduction, data: Outer, point: Iterate, known: Certificate, tol: float = inf
+) -> Certificate | None:
     """A certificate for other values of parameters from the multipliers of a known one, without a pass over the kernel.
 
-    `data` and the point belong to the new values, and the point was evaluated. None where the multipliers no longer
-    apply.
+    `data` and the point belong to the new values, and the point was evaluated. The checker is asked until the gap is at
+    most `tol`. None where the multipliers no longer apply.
     """
-    start, lower = clock.now(), known.evidence
+    start, lower, upper = clock.now(), known.evidence, upper_bound(reduction, data, point)
+
+    def enough(bound: Lower) -> bool:
+        return _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol)
+
     if lower is None:
         return None
     if lower.rows is not None:
         bound = _on_pieces(reduction, data, lower.rows, FROM_FACTOR if known.scope == REDUCED else CHEAP, lower)
     else:
         bound = cone_bounds.evaluate_again(reduction, data.form, point, lower)
-        bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED)
+        bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED, enough)
     if bound is None:
         return None
-    found = _assembled(reduction, data, bound, upper_bound(reduction, data, point), known.scope)
+    found = _assembled(reduction, data, bound, upper, known.scope)
     return replace(found, seconds=clock.now() - start)
 
 
@@ -559,7 +565,8 @@ def _assembled(  # noqa: PLR0917
         lower = min(lower, upper)
         upper = inf
         assumptions.append(f"no {'upper' if sign > 0 else 'lower'} bound: constraints hold too loosely")
-    is_wide = scope != FULL or not upper - lower <= WIDE * abs(upper)
+    unit = min(abs(upper), inf if found.at_zero is None else abs(found.at_zero - found.value))
+    is_wide = scope != FULL or not upper - lower <= WIDE * unit
     by_terms = _by_terms(reduction, data, is_wide and told)
     if by_terms > lower:  # it holds for every θ, and rests on nothing
         lower, rounding, scope = by_terms, found.rounding, FULL
@@ -567,6 +574,9 @@ def _assembled(  # noqa: PLR0917
     lower = min(lower, upper, found.value)
     zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if zero is not None and zero - lower <= ZERO * found.terms else 0.0
+    of_offset = 8 * UNIT * abs(data.offset)  # both bounds are sums with it
+    if zero is not None and zero - lower <= of_offset:
+        floor = max(floor, of_offset + found.rounding)  # θ = 0 is optimal to the last digit
     # No multipliers close errors of predictions: they enter the floor where they are negligible beside P₀ − P.
     gained = 0.0 if found.at_zero is None else abs(found.at_zero - found.value)
     kernel = found.kernel if found.kernel <= OPEN * gained else 0.0
@@ -575,7 +585,6 @@ def _assembled(  # noqa: PLR0917
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
         floor = max(floor, NOTHING * found.sizes + kernel)  # the optimum is 0 to double precision
     if found.terms <= UNSEEN * data.units[1] and not data.facts.is_constant:
-        of_offset = 4 * UNIT * abs(data.offset)  # both bounds are sums with it
         floor = max(floor, UNSEEN * data.units[1] + found.rounding - found.kernel + kernel + of_offset)
     low, high = (lower, upper) if sign > 0 else (-upper, -lower)
     rests_on = _rests_on(reduction, data, found) if told else ()

@@ -326,10 +326,10 @@ def evaluate_again(reduction: Reduction, form: ConicForm, near: Iterate, known: 
     if known.point is None or form.A.shape != known.point.form.A.shape:
         return None
     point = outer_dual.dual_point(form, known.point.x, known.point.z)
-    for nu, old in zip(point.nu, known.point.nu, strict=True):
-        if np.abs(nu - old).max(initial=0.0) > ROUNDING * np.abs(old).max(initial=0.0):
+    for nu, old, terms in zip(point.nu, known.point.nu, known.point.nu_terms, strict=True):
+        if np.abs(nu - old).max(initial=0.0) > ROUNDING * terms:
             return None
-    return evaluate(reduction, near, point, known.grams, known.multipliers, point.x)
+    return evaluate(reduction, near, point, known.grams, known.multipliers, point.x, strict=False)
 
 
 def _units(reduction: Reduction, form: ConicForm, near: Iterate) -> Array:

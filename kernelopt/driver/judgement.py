@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
+import numpy as np
+
 from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
 from kernelopt.certificate.report import Lower
@@ -200,11 +202,12 @@ def _zero_is_better(task: Task, found: Certificate, point: Iterate) -> Iterate |
         return None
     most = max(_violation(task, point), projection.ROUNDING)
     plain = representer.evaluate(reduction, replace(point, v=reduction.at_zero(point.y).v))
+    bare = representer.evaluate(reduction, replace(plain, y=tuple(np.zeros(y.shape) for y in form.y)))
     seconds = task.goal.for_last_steps()
     # P₀ comes from a solver: where it is no better, the y of the answer may be, to the last digit.
     fills = task.sign * zero <= value and form.y and form.has_cones
     filled = cvxpy_solvers.fill_in(form, plain, FINE, seconds) if fills else None
-    trials = [plain] if filled is None else [representer.evaluate(reduction, filled), plain]
+    trials = [plain, bare] if filled is None else [representer.evaluate(reduction, filled), plain, bare]
     return next((there for there in trials if _bare(task, there) < value and _violation(task, there) <= most), None)
 
 

@@ -222,9 +222,9 @@ def test_what_must_vanish_without_a_norm(monkeypatch, rank, on_rows):
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_multipliers_are_evaluated_again_only_where_they_are_the_same(monkeypatch, unit):
     old, shape = np.array([unit, -unit]), SimpleNamespace(A=np.zeros((1, 1)))
-    point = SimpleNamespace(form=shape, nu=[old], x=None, z=None)
+    point = SimpleNamespace(form=shape, nu=[old], nu_terms=[unit], x=None, z=None)
     known = SimpleNamespace(point=point, grams=(), multipliers=())
-    monkeypatch.setattr(cone_bounds, "evaluate", lambda *_: "evaluated")
+    monkeypatch.setattr(cone_bounds, "evaluate", lambda *_, **__: "evaluated")
     for change, expected in ((0.0, "evaluated"), (1e-14, "evaluated"), (1e-10, None), (0.5, None)):
         new = SimpleNamespace(nu=[old * (1 + change)], x=None)
         monkeypatch.setattr(cone_bounds.outer_dual, "dual_point", lambda *_, new=new: new)

@@ -486,3 +486,16 @@ def test_norms_of_a_part_of_the_outputs_have_bounds(norm):
         problem.solve()
         assert problem.status in ("optimal", "optimal_inaccurate")
         assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+
+
+@pytest.mark.parametrize(("scale", "seed"), [(1.0, 0), (100.0, 3)])
+def test_rows_of_one_class_are_proven_at_theta_0(scale, seed):
+    """ν is 0 to rounding, P₀ − P is 0, and the objective is its constant: 6 to the last digit is the optimum."""
+    X = np.random.default_rng(seed).normal(size=(6, 2))
+    theta, b = ko.Theta(ko.kernels.Polynomial(degree=2), outputs=3), cp.Variable((1, 3))
+    F = (theta(X) + b) / scale
+    loss = cp.sum(cp.max(1 + F, axis=1) - F[:, 0])
+    penalty = 0.05 * cp.sum_squares(b / scale) + 1.2 * cp.power(ko.norm(theta, "fro") / scale, 3)
+    problem = ko.Problem(cp.Minimize(loss + penalty))
+    assert problem.solve() == pytest.approx(6, abs=1e-9)
+    assert problem.status == "optimal" and problem.verify().passed
