@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+import sklearn.svm  # noqa: F401 (loaded, so that fits take libsvm's points whatever ran before)
 from _pytest.doctest import DoctestModule
 
 

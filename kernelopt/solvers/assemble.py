@@ -96,7 +96,7 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
             least(goal.args[0], 1.0 if isinstance(goal, cp.Minimize) else -1.0)
         )
         return replace(known, lacks=lacks, lengths=lengths, nonconvex=nonconvex, machine=0, free=free, rows=rows)
-    machine = known.machine if only is None and machines.is_installed() else 0
+    machine = known.machine if only is None and machines.is_at_hand(known.machine) else 0
     return replace(known, lengths=lengths, odd=only, machine=machine, nonconvex=nonconvex, shifted=shifted)
 
 

@@ -49,7 +49,7 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
     other problems, where K is not at hand, in little time, and where few rows are clear.
     """
     costs = problem.linear_y.any() or problem.linear_d.any()
-    if not machines.is_installed() or problem.smooth or costs:
+    if not machines.is_at_hand() or problem.smooth or costs:
         return None
     space, m = problem.entry_space if near is not None else problem.kernel_space, problem.m
     if space is None:

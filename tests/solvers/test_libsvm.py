@@ -1,5 +1,6 @@
 """libsvm finds a first point of support vector machines; everybody else judges it."""
 
+import sys
 from dataclasses import replace
 
 import cvxpy as cp
@@ -315,3 +316,16 @@ def test_two_copies_of_the_matrix_take_half_of_the_memory(monkeypatch):
     for room, is_enough in (1.01, True), (0.99, False):
         monkeypatch.setattr(libsvm.memory, "available_bytes", lambda room=room: room * 2 * 2 * 8 * N**2)
         assert (libsvm.first_point(inner, np.inf) is not None) == is_enough
+
+
+def test_it_is_loaded_once_it_saves_more_than_loading_takes(monkeypatch):
+    """The first fits of a process do not import scikit-learn."""
+    monkeypatch.delitem(sys.modules, "sklearn.svm")
+    monkeypatch.setattr(machines, "_met", [0])
+    problem, _ = stated("hinge")
+    problem.solve()
+    assert problem.solver_stats.solver_name == "INTERIOR_POINT" and "sklearn.svm" not in sys.modules
+    monkeypatch.setattr(machines, "_met", [machines.LOADS])
+    again, _ = stated("hinge")
+    again.solve()
+    assert again.solver_stats.solver_name == "AUGMENTED_LAGRANGIAN"
