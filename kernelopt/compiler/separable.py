@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.pieces import Piece
+from kernelopt.pieces.extremes import capped
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
 
@@ -23,7 +24,8 @@ class Separable:
     u, y : columns of all u, and of the user's variables, bounds of maxima after them; E, F : sparse, (m, len(u)) and
     (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; plain : for each hⱼ that is
     a linear constraint, its row of the pieces that were read, else −1; back, base : multipliers of all of their rows
-    are back·(slopes) + base; size : the number of columns; users : how many of y are the user's
+    are back·(slopes) + base; size : the number of columns; users : how many of y are the user's; sums : rows of S whose
+    multipliers a have 0 ≤ a ≤ w and the sum cw, with w and c
     """
 
     u: Ints
@@ -39,6 +41,17 @@ class Separable:
     size: int
     users: int
     constant: float
+    sums: tuple[tuple[Ints, float, float], ...] = ()
+
+    def multipliers(self, v: Array) -> Array:
+        """Those of all rows of the pieces at slopes v.
+
+        The bound t ≥ m in place of a sum of largest losses has a multiplier of its own, which is shared out among them.
+        """
+        a = np.asarray(self.back @ v + self.base)
+        for rows, w, count in self.sums:
+            a[rows] = capped(a[rows][None], np.array([w]), np.array([count * w]))[0]
+        return a
 
     def arguments(self, u: Array, y: Array) -> Array:
         """s = Eu + Fy."""

@@ -6,6 +6,12 @@ Maxima, sums of largest entries and log-sum-exp become such sums with a further 
 
     w·max(x) = min w·t with t ≥ xₖ,   w·(sum of the c largest) = min w·c·t + Σ w·max(xₖ − t, 0),
     w·ln Σ e^(xₖ) = min w·t + Σ w·e^(xₖ − t) − w.
+
+Entries of a sum of largest ones may be losses of one number each with the same least value m, as hinge losses:
+
+    xₖ = max(αₖsₖ + βₖ, m, δₖ − γₖsₖ),   max(xₖ − t, 0) = max(αₖsₖ + βₖ − t, 0) + max(δₖ − γₖsₖ − t, 0) for t ≥ m,
+
+and t ≥ m loses nothing, since for t < m all of the at least c entries are above t.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.largest_losses import Inside, inside_of_sums
 from kernelopt.compiler.pieces import (
     Custom,
     Entropy,
@@ -76,6 +83,7 @@ class _Parts:
     functions: list[Piece] = field(default_factory=list)
     back: list[tuple[Ints, Ints, Array]] = field(default_factory=list)
     plain: list[Ints] = field(default_factory=list)
+    sums: list[tuple[Ints, float, float]] = field(default_factory=list)
     m: int = 0
 
     def put(self, S: sp.csr_array, plain: Ints | None = None) -> Ints:
@@ -97,13 +105,18 @@ class _Parts:
 
 def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
     """The functions of one number each; None where the problem is no sum of such functions."""
-    if pieces.cones or len(pieces.bounds) or not len(columns_of_u(pieces, form)):
+    if pieces.cones or not len(columns_of_u(pieces, form)):
         return None
     S = sp.csr_array(pieces.by_columns)
     on_t = _touched(S, _columns_of_t(pieces, form))
     empty = np.diff(S.indptr) == 0
-    parts, base, exponents = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0)), row_exponents(pieces)
-    for group in pieces.groups:
+    parts, base = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0))
+    inside = inside_of_sums(pieces, S, on_t)
+    if len(inside.below) < len(pieces.bounds):
+        return None
+    for number, group in enumerate(pieces.groups):
+        if number in inside.groups:
+            continue
         if not group.is_outer:
             if not _added_level_sets(parts, group, pieces, S, empty):
                 return None
@@ -120,24 +133,33 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
         keep = np.flatnonzero(~bare & ~touched & ~idle)
         if len(keep):
             one = group if len(keep) == len(w) else group.take(keep)
-            if not _added(parts, one, w[keep], S, pieces.s0):
+            if not _added(parts, one, w[keep], S, pieces.s0, inside):
                 return None
-    within = np.zeros(len(pieces.s0), dtype=bool)  # rows with functions
-    for group in pieces.groups:
+    if not _added_constraints(parts, pieces, S, on_t, empty):
+        return None
+    return _assembled(parts, pieces, form, base)
+
+
+def _added_constraints(
+    parts: _Parts, pieces: Pieces, S: sp.csr_array, on_t: NDArray[np.bool_], empty: NDArray[np.bool_]
+) -> bool:
+    """Linear constraints; False where one of constants is a contradiction, which no engine of ours proves."""
+    within, exponents = np.zeros(len(pieces.s0), dtype=bool), row_exponents(pieces)
+    for group in pieces.groups:  # rows with functions
         within[pieces.below[group.weights.indices[group.weights.indices > 0] - 1]] = True
     for rows, equal in ((pieces.below, False), (pieces.equal, True)):
         s0 = pieces.s0[rows]
         holds = empty[rows] & ((s0 == 0) if equal else (s0 <= 0))
         own = rows[~within[rows] & ~on_t[rows] & ~holds]
         if empty[own].any():
-            return None  # a contradiction, which no engine of ours proves
+            return False
         rate = 2.0 ** exponents[own]
         at = parts.put(sp.csr_array(sp.diags_array(1 / rate) @ S[own]), own)
         b = -(pieces.s0[own] / rate)[:, None]
         nothing = np.zeros((len(own), 1))
         parts.use(Quadratic(at, b if equal else np.full_like(b, -inf), b, nothing, nothing, nothing))
         parts.returns(own, at, 1 / rate)
-    return _assembled(parts, pieces, form, base)
+    return True
 
 
 def _columns_of_t(pieces: Pieces, form: CanonicalForm) -> Ints:
@@ -172,11 +194,11 @@ def _assembled(parts: _Parts, pieces: Pieces, form: CanonicalForm, base: Array) 
     return Separable(
         u, y, sp.csr_array(S[:, u]), sp.csr_array(S[:, y]), costs[u], costs[y], tuple(parts.functions),
         np.concatenate(parts.plain), sp.csr_array((factor, (rows, at)), shape=(len(pieces.s0), parts.m)), base,
-        n, len(users), parts.constant,
+        n, len(users), parts.constant, tuple(parts.sums),
     )  # fmt: skip
 
 
-def _added(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> bool:
+def _added(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array, inside: Inside) -> bool:  # noqa: PLR0917
     """Whether the functions of a group could be added."""
     family, k = group.family, group.rows.shape[1]
     if k == 1:
@@ -189,6 +211,8 @@ def _added(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) ->
         return True
     if not isinstance(family, (Largest, SumOfLargest, RowLogSumExp)):
         return False
+    if inside.groups and isinstance(family, SumOfLargest):
+        return _of_losses(parts, group, w, S, s0, inside)
     _of_rows(parts, group, w, S, s0)
     return True
 
@@ -357,6 +381,45 @@ def _of_rows(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) 
             parts.use(ExponentialPiece(at, weight, ones, shift, np.zeros(len(at)), logistic=False))
         if number == 0:
             parts.returns(rows, at, ones)
+
+
+def _of_losses(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array, inside: Inside) -> bool:  # noqa: PLR0917
+    """Sums of the largest of losses; False where some entry is none, or their least values differ."""
+    assert isinstance(group.family, SumOfLargest)
+    m, k = group.rows.shape
+    last = sp.csr_array((m, S.shape[1])) if group.base is None else group.base
+    every = sp.csr_array(sp.vstack([S[group.rows.ravel()] + last[np.repeat(np.arange(m), k)], last]))
+    every.eliminate_zeros()
+    if s0[group.rows].any() or np.any(np.diff(every.indptr) != 1) or np.any(every.data != 1):
+        return False
+    losses = inside.loss[every.indices]
+    least = inside.least[losses]
+    if (
+        losses.min() < 0
+        or np.ptp(least) > CANCELLED * np.abs(inside.levels).max()
+        or len(np.unique(losses)) < len(losses)
+    ):
+        return False
+    owner = np.append(np.repeat(np.arange(m), k), np.arange(m))
+    share = w * group.family.count
+    _take_off(parts.c, last, share)
+    t = S.shape[1] + len(parts.extra) + np.arange(m)
+    parts.extra += share.tolist()
+    for side in range(2):
+        some = np.flatnonzero(inside.slopes[losses, side])
+        of, slope = inside.rows[losses[some]], inside.slopes[losses[some], side]
+        at = parts.put(_with_column(sp.csr_array(sp.diags_array(slope) @ S[of]), t[owner[some]], -1.0))
+        shift = slope * s0[of] + inside.levels[losses[some], side]
+        parts.use(_quadratic(many(POS, len(at)), at, w[owner[some]], np.ones(len(at)), shift))
+        parts.returns(of, at, slope)
+        parts.returns(inside.below[losses[some]], at, np.ones(len(at)))
+        own = some < m * k
+        parts.returns(group.rows.ravel()[some[own]], at[own], np.ones(int(own.sum())))
+    at = parts.put(_with_column(sp.csr_array((m, S.shape[1])), t, -1.0))
+    parts.use(_at_most(at, np.full(m, -least.max())))
+    heads = inside.below[losses[m * k :]]
+    parts.sums += [(np.append(group.rows[i], heads[i]), w[i], group.family.count) for i in range(m)]
+    return True
 
 
 def _take_off(c: Array, last: sp.csr_array, share: Array) -> None:

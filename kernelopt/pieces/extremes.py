@@ -90,6 +90,11 @@ def _capped_level(z: Array, w: Array, target: Array) -> Array:
     return np.asarray(ends[row, last] + np.where(busy[row, last] > 0, left / np.maximum(busy[row, last], 1.0), 0.0))
 
 
+def capped(z: Array, w: Array, target: Array) -> Array:
+    """The nearest a with 0 ≤ a ≤ w and Σa = target in each row: z − λ clipped."""
+    return np.clip(z - _capped_level(z, w, target)[:, None], 0.0, w[:, None])
+
+
 @dataclass(frozen=True, eq=False)
 class SumOfLargest(Family):
     """h(s) = the sum of the `count` largest of s₁, …, s_k, 0 (a fraction of the next one included), 1 ≤ count ≤ k.

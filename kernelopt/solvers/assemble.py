@@ -287,7 +287,7 @@ def multipliers(form: CanonicalForm, outer: Outer, total: Array, of_norms: Array
     split, pieces = outer.split, outer.pieces
     assert split is not None
     assert pieces is not None
-    return np.asarray(split.back @ total + split.base + tightest(pieces, form, of_norms))
+    return np.asarray(split.multipliers(total) + tightest(pieces, form, of_norms))
 
 
 def vector(reduction: Reduction, outer: Outer, point: Iterate) -> Array:

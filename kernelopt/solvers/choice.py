@@ -228,7 +228,8 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
         preferred = preferred or [MULTIPLIERS]
     elif shape.lacks is not None and not preferred and on_rows.lacks(form, outer) is None:
         preferred = [MULTIPLIERS]
-    return [*preferred, *(name for name in names if name not in OURS)]
+    found = [*preferred, *(name for name in names if name not in OURS)]
+    return found or [name for name in names if engines.lacks(name, shape) is None]  # B in blocks, which no other takes
 
 
 def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:

@@ -38,6 +38,11 @@ LOSSES = {
     "largest": lambda f: cp.max(f - T),
     "largest size": lambda f: cp.norm_inf(f - T),
     "two largest": lambda f: cp.sum_largest(f - T, 2),
+    "two largest hinges": lambda f: cp.sum_largest(cp.pos(3 - cp.multiply(Y, f)), 2),
+    "two largest sizes": lambda f: cp.sum_largest(cp.abs(f - T), 2) + cp.sum_squares(f),
+    "four of a tube": lambda f: 0.5 * cp.sum_largest(cp.pos(cp.abs(f - T) - 0.7), 4),
+    "largest costs": lambda f: cp.sum_largest(2 + 0.3 * cp.abs(T - f), 3),
+    "conditional value at risk": lambda f: cp.cvar(cp.abs(f - T), 0.6),
     "log-sum-exp": lambda f: cp.log_sum_exp(f - T),
     "log-sum-exp of two": lambda f: cp.log_sum_exp(f[:2]),
     "constants": lambda f: cp.sum(cp.huber(f[:2] - T[:2])) + cp.sum(cp.abs(T)) + cp.abs(0 * f[0] - 2),
@@ -141,7 +146,12 @@ def test_level_sets_without_an_interior_are_left_to_others():
 
 
 def test_what_is_no_sum():
-    for loss in (lambda f: cp.norm(f), lambda f: cp.exp(cp.norm(f)), lambda f: cp.max(cp.abs(f)) ** 2):
+    for loss in (
+        lambda f: cp.norm(f), lambda f: cp.exp(cp.norm(f)), lambda f: cp.max(cp.abs(f)) ** 2,
+        lambda f: cp.sum_largest(cp.square(f), 2), lambda f: cp.sum_largest(cp.maximum(f, T - f), 2),
+        lambda f: cp.sum_largest(cp.maximum(f, 2 * f - 1, -1), 2), lambda f: cp.sum_largest(T + cp.abs(f), 2),
+        lambda f: cp.sum_largest(cp.hstack([f, cp.abs(f)]), 2),
+    ):  # fmt: skip
         _, outer = of(loss)
         assert outer.split is None or outer.pieces is None
 

@@ -49,7 +49,7 @@ INSIDE = {
         ["representer"],
         ["outer"],
         ["sums"],
-        ["units"],
+        ["largest_losses", "units"],
         ["reader", "separable"],
         ["feasibility", "integers"],
         ["atom_rules", "conic_form", "iterate", "restated"],

@@ -89,3 +89,18 @@ def test_as_many_features_as_rows_go_to_a_cone_solver():
     problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.huber(Y[:20], theta(X[:20]), 0.5))))
     problem.solve()
     assert problem.value == pytest.approx(0, abs=1e-6) and problem.solver_stats.solver_name not in OURS
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squares"])
+def test_as_many_features_as_rows_in_blocks(loss):
+    """Cone solvers take no B in blocks."""
+    few = slice(0, 14)
+    losses = {
+        "hinge": lambda f: cp.sum(ko.losses.hinge(SIGNS[few], f)),
+        "squares": lambda f: cp.sum_squares(Y[few] - f),
+    }
+    theta = ko.Theta(ko.kernels.Polynomial(degree=3))
+    problem = ko.Problem(cp.Minimize(losses[loss](theta(X[few]))))
+    problem.solve(factorization="streamed", dtype="float32")
+    assert problem.status == "optimal" and problem.value == pytest.approx(0, abs=1e-9)
+    assert problem.solver_stats.solver_name in OURS
