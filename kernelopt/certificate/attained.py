@@ -76,9 +76,12 @@ def upper_bound(
     if data.facts.is_constant:  # every point has this value
         found = found._replace(above=signed, kernel=0.0)
     upper, kernel = found.above + widened, found.kernel
+    defined = representer.outside_domain(canonical, point) <= representer.FEASIBLE
+    upper = upper if defined else inf
     constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, data.data_unit)
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
+    sums = _sums(reduction, point) if exactly else None
     return UpperBound(
         stated=point.value, value=signed, sizes=found.sizes, plain=found.plain, upper=upper, widened=widened,
         terms=found.terms,
@@ -87,7 +90,7 @@ def upper_bound(
         at_zero=_at_zero_or_here(reduction, data, point, signed),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(canonical.smooth)]),
         is_feasible=relative <= MET
-        or (linear and projection.is_met(reduction, data.form, point, _sums(reduction, point) if exactly else None)),
+        or (defined and linear and projection.is_met(reduction, data.form, point, sums)),
     )  # fmt: skip
 
 
@@ -370,6 +373,8 @@ def _widening(canonical: CanonicalForm, point: Iterate, residuals: list[Array]) 
     total = 0.0
     for constraint, residual in zip(canonical.outer.constraints, residuals, strict=True):
         known = [d for d in point.duals.get(constraint.id, ()) if d is not None]
+        if not np.isfinite(residual).all():
+            return inf
         if not residual.any() or not known:
             continue
         sizes = [np.abs(np.asarray(d, dtype=float)) for d in known]

@@ -370,17 +370,17 @@ def by_word(  # noqa: PLR0917
 
 @clock.phase(clock.PROOF)
 def certify_again(
-    reduction: Reduction, data: Outer, point: Iterate, known: Certificate, tol: float = inf
+    reduction: Reduction, data: Outer, point: Iterate, known: Certificate, tol: float | None = None
 ) -> Certificate | None:
     """A certificate for other values of parameters from the multipliers of a known one, without a pass over the kernel.
 
     `data` and the point belong to the new values, and the point was evaluated. The checker is asked until the gap is at
-    most `tol`. None where the multipliers no longer apply.
+    most `tol`, or once without it. None where the multipliers no longer apply.
     """
     start, lower, upper = clock.now(), known.evidence, upper_bound(reduction, data, point)
 
     def enough(bound: Lower) -> bool:
-        return _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol)
+        return tol is None or _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol)
 
     if lower is None:
         return None

@@ -15,6 +15,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.linear_maps import flat
 from kernelopt.compiler.reader import read
+from kernelopt.compiler.representer import outside_domain
 from kernelopt.errors import ReadingError
 from kernelopt.language.text import describe
 from kernelopt.pieces.form import Pieces
@@ -29,6 +30,8 @@ ROUNDINGS = 1e4 * UNIT
 
 def require_same(form: CanonicalForm, pieces: Pieces, point: Iterate) -> None:
     """Raise ReadingError, which names the part, where pieces have another value than what was stated."""
+    if outside_domain(form, point):
+        return  # cvxpy's values are no values there
     place(form, point)
     if _differ(form.bare, pieces) is None:
         return

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import cvxpy as cp
 import numpy as np
 
+from kernelopt.compiler.atom_domains import domain_of
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.compiler.iterate import NEGLIGIBLE, Iterate, in_columns, place
@@ -324,11 +325,17 @@ def evaluate(reduction: Reduction, point: Iterate, predictions: Sequence[Array] 
 
 
 def valued(form: CanonicalForm, point: Iterate) -> Iterate:
-    """The point with the value of f for the values that parameters have now."""
+    """The point with the value of f for the values that parameters have now: ∞ outside of the domain of its atoms, −∞
+    for a problem that maximizes."""
     place(form, point)
     with np.errstate(all="ignore"):  # outside of its domain f may be infinite or nan
         value = float(form.outer.objective.value)
-    return replace(point, value=_value_of_pieces(form, point) if np.isnan(value) else value)
+    outside = _outside_of(domain_of(form).objective)
+    if outside > FEASIBLE:
+        value = np.inf if isinstance(form.outer.objective, cp.Minimize) else -np.inf
+    elif np.isnan(value) or outside:
+        value = _value_of_pieces(form, point)
+    return replace(point, value=value)
 
 
 def bare_value(form: CanonicalForm, point: Iterate) -> float:
@@ -336,7 +343,29 @@ def bare_value(form: CanonicalForm, point: Iterate) -> float:
     if form.bare is form.outer or not np.isfinite(point.value):
         return point.value
     place(form, point)
+    if _outside_of(domain_of(form).objective):
+        return point.value - form.constant
     return float(form.bare.objective.value)
+
+
+def outside_domain(form: CanonicalForm, point: Iterate) -> float:
+    """By how much the atoms of the objective and of constraints are outside of their domains, relative to their terms.
+
+    0 inside, and where no atom has a domain.
+    """
+    if not domain_of(form).whole:
+        return 0.0
+    place(form, point)
+    return _outside_of(domain_of(form).whole)
+
+
+def _outside_of(constraints: tuple[Any, ...]) -> float:
+    """The largest violation at the values that variables have, relative to the terms; ∞ where it is not a number."""
+    if not any(_residual(c).any() for c in constraints):
+        return 0.0
+    known = {v.id: v for c in constraints for v in c.variables() if v.value is not None}
+    sizes = {i: float(np.abs(dense(v.value)).max(initial=0.0)) for i, v in known.items()}
+    return max(_violation(c, sizes, {}) for c in constraints)
 
 
 def _taken(link: PredictionLink, predictions: Array) -> Array:
@@ -431,7 +460,8 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
     """
     form = reduction.form
     outside = max((_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)), default=0.0)
-    if not form.outer.constraints:
+    domain = domain_of(form).whole
+    if not form.outer.constraints and not domain:
         return outside
     place(form, point)
     most = LARGE * data_unit if data_unit else np.inf
@@ -450,7 +480,9 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
     for norm in form.norms:
         if norm.view.shift is not None and sizes[norm.t.id] < NEGLIGIBLE * norm.view.shift.norm:
             sizes[norm.t.id] = norm.view.shift.norm
-    return max(outside, *(_violation(c, sizes, shares) for c in form.outer.constraints))
+    beyond = max((_violation(c, sizes, shares) for c in domain), default=0.0)
+    finite = 0 < beyond <= FEASIBLE  # at an end of a domain, to rounding
+    return max(outside, beyond, *(_violation(c, sizes, shares, finite) for c in form.outer.constraints))
 
 
 def _outside(variable: cp.Variable, given: Any) -> float:
@@ -485,11 +517,15 @@ def has_integers(form: CanonicalForm, point: Iterate) -> bool:
 
 
 def residuals(form: CanonicalForm, point: Iterate) -> list[Array]:
-    """By how much each constraint of the outer problem is violated, entry by entry."""
+    """By how much each constraint of the outer problem is violated, entry by entry: ∞ outside of its atoms' domains."""
     place(form, point)
-    return [_residual(c) for c in form.outer.constraints]
+    found = [_residual(c) for c in form.outer.constraints]
+    if any(np.isinf(r).any() for r in found) and 0 < _outside_of(domain_of(form).constraints) <= FEASIBLE:
+        return [np.where(np.isinf(r), 0.0, r) for r in found]  # at an end of a domain, to rounding
+    return found
 
 
+@np.errstate(all="ignore")  # outside of a domain
 def _residual(constraint: Any) -> Array:
     """By how much a constraint is violated at the values of its variables.
 
@@ -500,25 +536,26 @@ def _residual(constraint: Any) -> Array:
     match constraint:
         case cp.constraints.ExpCone():
             x, y, z = args
-            with np.errstate(all="ignore"):
-                beyond = np.where(y > 0, y * np.exp(np.minimum(x / np.where(y > 0, y, 1.0), 700.0)) - z, x)
+            beyond = np.where(y > 0, y * np.exp(np.minimum(x / np.where(y > 0, y, 1.0), 700.0)) - z, x)
             return np.maximum.reduce([beyond, -y, -z, np.zeros_like(beyond)])
         case cp.constraints.PowCone3D():
             x, y, z = args
             a = np.asarray(constraint.alpha.value)
             least = np.abs(z) - np.maximum(x, 0.0) ** a * np.maximum(y, 0.0) ** (1 - a)
             return np.maximum(np.maximum(least, np.maximum(-x, -y)), 0.0)
-    return np.abs(np.asarray(constraint.residual, dtype=float))
+    return np.nan_to_num(np.abs(np.asarray(constraint.residual, dtype=float)), nan=np.inf, posinf=np.inf)
 
 
-def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int, float]) -> float:
+@np.errstate(all="ignore")
+def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int, float], finite: bool = False) -> float:
     """Largest violation, relative to the terms of an entry: |a|ᵀ|x|, with the gradient a, and the values of both sides.
 
     Rounding of x in |aᵀx| ≤ 0 is small beside |a|ᵀ|x|, not beside |aᵀx|. `sizes` replace |x|, and the values of a side
     are multiplied by the least of its variables' `shares`: both keep a point that is huge beside the data from counting
-    as feasible.
+    as feasible. With `finite`, what is infinite does not count.
     """
     violation = np.ravel(_residual(constraint), order="F")
+    violation = np.where(np.isinf(violation), 0.0, violation) if finite else violation
     if not violation.any():
         return 0.0
     scale = np.zeros(1)
@@ -531,7 +568,7 @@ def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int,
         for one in numbers:
             entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))
             scale = np.maximum(scale, one if entrywise else one.max(initial=0.0))
-    return float(np.max(violation / np.where(scale > 0, scale, 1.0)))
+    return float(np.nan_to_num(np.max(violation / np.where(scale > 0, scale, 1.0)), nan=np.inf, posinf=np.inf))
 
 
 def _function(  # noqa: PLR0917

@@ -328,7 +328,7 @@ class Convex(Work):
         limited = over or (str(Status.USER_LIMIT) in claims and not task.reduction.is_restriction)
         if self.best is None and self.status not in NOTHING and limited:
             self._take_zero()
-        if failure is not None and self.best is None and not self.claims and self.status not in NOTHING:
+        if failure is not None and self.best is None and not (over or self.claims) and self.status not in NOTHING:
             raise failure if len(self.solvers) == 1 or isinstance(failure, MemoryLimitError) else self._broken(failure)
         if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
             assert task.data is not None

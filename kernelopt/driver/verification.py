@@ -186,7 +186,7 @@ def audit(
     found = None if known is None else certify(reduction, data, replace(point, nu=known))
     lower = ours() if found is None or not found.closes(tol) else None
     if lower is not None:
-        moved = against(lower, point.value)
+        moved = against(lower, point.value if violation <= FEASIBLE else data.sign * np.inf)
         found = moved if found is None or not found.absolute_gap <= moved.absolute_gap else found
     checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     # The rank here would be that of the audited θ alone, which says nothing about Q.

@@ -43,7 +43,8 @@ class Shape:
     lengths : how each ‖θ‖ is penalized and bounded; odd : the index of the one norm whose penalty is no multiple of its
     square, or that is bounded; machine : the number of rows of a support vector machine that libsvm takes, else 0;
     nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a θ − f₀; free :
-    whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among the columns y
+    whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among the columns y;
+    chain : how many constraints connect two predictions, where each prediction is in two of them at most
     """
 
     lacks: str | None
@@ -61,6 +62,7 @@ class Shape:
     shifted: bool = False
     free: bool = False
     rows: int = 0
+    chain: int = 0
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
@@ -126,9 +128,14 @@ def _functions(split: Separable) -> Shape:
     bounds = len(maxima.found(split.F, split.linear_y, slope, kinks).columns) if hard else 0
     plain = not smooth and not split.linear_u.any() and not split.linear_y.any()
     plain &= bool(np.all(np.diff(split.E.indptr) == 1))
+    pairs = (
+        split.E[np.flatnonzero(np.bincount(kinks.of[below | above], minlength=split.E.shape[0]))] if hard else split.E
+    )
+    pairs = sp.csr_array(pairs[np.diff(pairs.indptr) == 2])
+    chain = pairs.shape[0] if hard and np.bincount(pairs.indices, minlength=1).max() <= 2 else 0
     machine = plain and machines.machine_of(kinks, slope, split.F) is not None
     rows = split.E.shape[0] if machine else 0
-    return Shape(None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows)
+    return Shape(None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain)
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:

@@ -156,6 +156,8 @@ def solve(  # noqa: PLR0917
     if at is not None:
         found = recentring.back(found, at)
     if point.violation > INFEASIBLE * watch.unit and point.stopped is None:
+        if _is_met_at_zero(problem):
+            raise SolverError(f"{name} ended before constraints were met. Try another solver.")
         return Answer(Status.INFEASIBLE, False, _stats(name, began, watch), found)  # ν says where it is violated
     status = Status.OPTIMAL if point.stopped is None else Status.USER_LIMIT
     ends = problem.ends
@@ -170,6 +172,13 @@ def solve(  # noqa: PLR0917
     return Answer(
         status, True, _stats(name, began, watch), found, left_off, interrupted, gap, predictions, rows=rows
     )  # fmt: skip
+
+
+def _is_met_at_zero(problem: Structured) -> bool:
+    """Whether x = 0 meets all constraints: they are feasible, then."""
+    k = -problem.anchor[problem.rho == 0]
+    low, high = (end[problem.rho == 0] for end in (problem.low, problem.high))
+    return not np.any(((k > 0) & np.isinf(high)) | ((k < 0) & np.isinf(low)))
 
 
 def _by_multipliers(  # noqa: PLR0917

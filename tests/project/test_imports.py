@@ -47,6 +47,7 @@ INSIDE = {
     "compiler": [
         ["comparison", "explain", "projection"],
         ["representer"],
+        ["atom_domains"],
         ["outer"],
         ["sums"],
         ["largest_losses", "units"],

@@ -494,8 +494,12 @@ def reduced(name):
 
 
 def test_violations_decide_what_an_answer_is(monkeypatch):
-    """A violated point is no point, unless the engine was stopped on its way."""
+    """A violated point is no point, unless the engine was stopped on its way; where θ = 0 is feasible, it failed."""
     reduction, outer, (point, problem, R) = reduced("hinge")
+    monkeypatch.setattr(engines, "_solved", lambda *_: (replace(point, violation=1e3, stopped=None), problem, R))
+    with pytest.raises(SolverError, match="before constraints were met"):
+        engines.solve(reduction, outer, "INTERIOR_POINT", 1e-6)
+    monkeypatch.setattr(engines, "_is_met_at_zero", lambda _: False)
     for stopped, status in (None, "infeasible"), (OutOfTimeError(), "user_limit"):
         violated = replace(point, violation=1e3, stopped=stopped)
         monkeypatch.setattr(engines, "_solved", lambda *_, found=violated: (found, problem, R))
@@ -608,3 +612,17 @@ def test_equations_that_the_span_of_a_factor_does_not_meet_end_the_interior_poin
     problem = ko.Problem(cp.Minimize(cp.norm1(f) + ko.sum_squares(theta)), [f[:12] == 1.0])
     problem.solve(solver="INTERIOR_POINT", max_rank=3)
     assert problem.status != "optimal" and problem.solver_stats.num_iters <= 12
+
+
+@pytest.mark.later
+def test_a_chain_of_constraints_goes_to_the_interior_point():
+    """The augmented Lagrangian ends before 449 of them are met, which says nothing: θ = 0 meets them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(450, 2))
+    y, order = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=450), np.argsort(X[:, 0])
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Variable()
+    f = theta(X) + b
+    rising = f[order[1:]] >= f[order[:-1]]
+    problem = ko.Problem(cp.Minimize(cp.norm1(y - f) + 0.5 * ko.sum_squares(theta)), [rising])
+    problem.solve()
+    assert problem.status == "optimal" and {a.solver for a in problem.solver_stats.attempts} == {"INTERIOR_POINT"}

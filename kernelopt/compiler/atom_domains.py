@@ -1,0 +1,54 @@
+"""Where the atoms of a form are defined: beyond, cvxpy has values for some, as for 1/x and x³, and NaN for others.
+
+An atom counts as +∞ there if it is convex, as −∞ if it is concave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.support.cvxpy_parts import Inequality, nodes_of
+
+
+class Domain(NamedTuple):
+    """Constraints that say where the atoms of the objective, and those of the constraints, are defined."""
+
+    objective: tuple[Any, ...]
+    constraints: tuple[Any, ...]
+
+    @property
+    def whole(self) -> tuple[Any, ...]:
+        return self.objective + self.constraints
+
+
+def domain_of(form: CanonicalForm) -> Domain:
+    """The domain of the outer problem, found once."""
+    if "domain" not in form.notes:
+        objective = cp.Problem(form.outer.objective)
+        constraints = cp.Problem(cp.Minimize(0), form.outer.constraints)
+        form.notes["domain"] = Domain(tuple(_of_atoms(objective)), tuple(_of_atoms(constraints)))
+    found: Domain = form.notes["domain"]
+    return found
+
+
+def _of_atoms(problem: cp.Problem) -> Iterator[Any]:
+    """Of each atom that varies, inequalities and matrix inequalities that do not hold by the signs of their sides."""
+    for node in nodes_of(problem):
+        if node.is_constant():
+            continue
+        try:
+            stated = node._domain()
+        except (NotImplementedError, ValueError, TypeError, AttributeError):  # as of exponents without a value
+            continue
+        for one in stated:
+            if isinstance(one, cp.constraints.PSD) or (isinstance(one, Inequality) and not _holds(one)):
+                yield one
+
+
+def _holds(one: Any) -> bool:
+    low, high = one.args
+    return bool(low.is_constant() and low.is_zero() and high.is_nonneg())
