@@ -308,6 +308,8 @@ def _optimality_checks(
     violation = representer.violation(reduction, point, data.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     unit = max(found.unit, found.floor / tol) or found.terms or 1.0
+    if found.terms <= NOTHING_LEFT * data.units[1]:  # the value is 0
+        unit = max(unit, data.units[1])
     # Where all of them are 0, so are those that a solver found: the unit is that of ν.
     nu = max((float(np.abs(part).max(initial=0.0)) for part in point.multipliers()), default=0.0)
     yield Check("rounding", found.rounding / unit, None, "the bounds' allowance for arithmetic, of P₀ − P")
@@ -321,17 +323,16 @@ def _optimality_checks(
         negative = max(negative, -float(dual.min(initial=0.0)))
         slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
     if largest and not data.facts.is_constant:
-        yield Check(
-            "dual feasibility",
-            negative / max(largest, nu),
-            FEASIBLE,
-            "most negative multiplier, of the largest, or of ν",
-        )
+        usual = FEASIBLE * data.units[1] / data.units[0]  # where all multipliers are a solver's inaccuracy
+        note = "most negative multiplier, of the largest, or of ν"
+        yield Check("dual feasibility", negative / max(largest, nu, usual), FEASIBLE, note)
         # A solver's multipliers are as exact as its own gap, which it measures in the objective's terms.
-        terms = max(unit, found.terms)
-        if terms <= NOTHING_LEFT * data.units[1]:  # the value is 0
-            terms = data.units[1]
-        yield Check("complementarity", slackness / terms, tol, "Σ |multiplier × slack|, of P₀ − P or terms of P")
+        yield Check(
+            "complementarity",
+            slackness / max(unit, found.terms),
+            tol,
+            "Σ |multiplier × slack|, of P₀ − P or terms of P",
+        )
     yield from _angle(reduction, point, tol * unit)
     yield from _shares_of_the_gap(form, point, found, unit, tol)
 
@@ -408,17 +409,17 @@ def _as_proven(  # noqa: PLR0917
     if told is None or lower is None or lower.point is None:
         return found
     exact = found.absolute_gap <= tol * max(found.terms, abs(point.value))
-    if not exact and not _is_near(np.concatenate(lower.point.nu), point):
+    if not exact and not _is_near(np.concatenate(lower.point.nu), point, max(lower.point.nu_terms, default=0.0)):
         return found
     again = certify_again(reduction, data, point, told, tol)
     return again if again is not None and again.absolute_gap < found.absolute_gap else found
 
 
-def _is_near(nu: Array, point: Iterate) -> bool:
-    """Whether ν is that of the answer."""
+def _is_near(nu: Array, point: Iterate, terms: float = 0.0) -> bool:
+    """Whether ν is that of the answer, up to rounding of its terms."""
     own = np.concatenate([np.zeros(0), *(part.ravel(order="F") for part in point.multipliers())])
     apart = float(np.abs(own - nu).max(initial=0.0)) if own.shape == nu.shape else np.inf
-    return apart <= SAME * float(np.abs(own).max(initial=0.0))
+    return apart <= SAME * max(float(np.abs(own).max(initial=0.0)), terms)
 
 
 def _known_rows(known: Lower | None, point: Iterate) -> Array | None:

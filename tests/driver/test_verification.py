@@ -499,3 +499,16 @@ def test_rows_of_one_class_are_proven_at_theta_0(scale, seed):
     problem = ko.Problem(cp.Minimize(loss + penalty))
     assert problem.solve() == pytest.approx(6, abs=1e-9)
     assert problem.status == "optimal" and problem.verify().passed
+
+
+@pytest.mark.parametrize("kind", ["fro", "nuc", 2])
+def test_slack_bounds_of_norms_beside_an_optimum_of_0_or_not(kind):
+    """Multipliers are 0 to a solver's accuracy: they are compared in the unit of the objective, and with ν's terms."""
+    X = np.random.default_rng(36).normal(size=(3, 2))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - X)), [ko.norm(theta, kind) <= 100])
+    assert problem.solve() == pytest.approx(0, abs=1e-12) and problem.status == "optimal" and problem.verify().passed
+    F, shift = theta(X[:1]), np.array([[1.2, 1.84]])
+    loss = cp.sum(cp.max(F + shift, axis=1)) + cp.sum_squares(F)
+    problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta, kind) <= 1.5, cp.diff(F, axis=1) >= 0])
+    assert problem.solve() == pytest.approx(1.715, rel=1e-7) and problem.status == "optimal" and problem.verify().passed

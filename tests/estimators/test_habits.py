@@ -188,3 +188,12 @@ def test_nu_is_a_share():
 def test_what_is_misused_is_named(fitted, error, message):
     with pytest.raises(error, match=message):
         fitted()
+
+
+def test_a_margin_of_rounding_is_none():
+    """θ = 0 is optimal for labels that no line divides better than chance; f/ρ would be rounding over rounding."""
+    X = np.random.default_rng(2).normal(size=(12, 2))
+    X = np.vstack([X, -X])
+    labels = np.sign(X[:, 0] * X[:, 1])
+    with pytest.warns(), pytest.raises(OptionError, match="margin ρ > 0"):
+        es.NuKernelClassifier(nu=0.3, kernel="linear").fit(X, labels)
