@@ -192,16 +192,19 @@ def is_receding(task: Task, outer: Outer, point: Iterate, found: Certificate) ->
     only_y = penalized and everywhere  # where its length has a cost, θ is bounded
     if only_y and (not form.y or (pieces is not None and _grows(pieces))):
         return False
+    told = found.evidence.point
+    if told is None and (pieces is None or not _has_faded(point, pieces)):
+        return False
     data = outer.form
     exponents = data.cones.exponentials
-    if found.evidence.point is not None:
-        s = data.b - data.A @ found.evidence.point.x
-        faded = bool(np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)))
-        weights = np.clip(found.evidence.point.z[exponents + 2], 0.0, None)
+    if told is not None:
+        s = data.b - data.A @ told.x
+        if not np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)):
+            return False
+        weights = np.clip(told.z[exponents + 2], 0.0, None)
     else:
-        faded = pieces is not None and _has_faded(point, pieces)
         weights = _that_cost(data, exponents)
-    question = feasibility.flat_recession(form, data, weights) if faded else None
+    question = feasibility.flat_recession(form, data, weights)
     asked = None if question is None else _asked(task, question, DIRECTION, with_theta=not only_y)
     if question is None or asked is None or -asked[1].value <= FALL:
         return False

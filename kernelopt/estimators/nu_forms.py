@@ -96,7 +96,8 @@ class NuKernelClassifier(Classifier, KernelModel):
         self.certificate_ = solved(self, problem, tol=self.tol)
         self._keep(kernel, points, sample, [theta.value])
         self.intercept_, self.margin_ = 0.0 if b is None else float(b.value), float(rho.value)
-        if self.margin_ <= 0 or self.certificate_.upper >= 0:  # θ = 0 is as good, to rounding
+        found = self.certificate_
+        if self.margin_ <= 0 or (found is not None and found.upper >= 0):  # θ = 0 is as good, to rounding
             raise OptionError(f"Expected a nu with a margin ρ > 0; for {nu!r} it is 0. Take a larger nu.")
         return self
 
