@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelopt.certificate import cone_bounds, on_pieces, slopes
+from kernelopt.certificate.all_rows import rows_near
 from kernelopt.certificate.attained import UpperBound, at_zero, notes_at_zero, upper_bound
 from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import (
@@ -152,9 +153,12 @@ def first_look(  # noqa: PLR0917
     """
     upper, nu = upper_bound(reduction, data, point, exactly=True, look=True), point.multipliers()
     bound = _on_pieces(reduction, data, _rows_here(data, reduction, point, rows), FIRST_LOOK)
-    on_cones = bound is None and reduction.form.has_cones
-    bound = _found(reduction, data, point, nu, FIRST_LOOK) if on_cones else bound
     found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
+    guessed = rows is None and data.split is None and not found.closes(tol, abs_tol)
+    on_cones = (bound is None or guessed) and reduction.form.has_cones
+    if on_cones:
+        bound = _larger(bound, _found(reduction, data, point, nu, FIRST_LOOK))
+        found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
     for weight in WEIGHTS if on_cones else ():
         if found.closes(tol, abs_tol) or not upper.is_feasible or clock.seconds_left() <= 0:
             break
@@ -163,6 +167,12 @@ def first_look(  # noqa: PLR0917
             bound, data.form.notes["weight"] = again, weight
             found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
     return found
+
+
+def _larger(bound: Lower | None, other: Lower | None) -> Lower | None:
+    if bound is None or other is None:
+        return bound or other
+    return max(bound, other, key=lambda one: one.value)
 
 
 def value_at_zero(reduction: Reduction, data: Outer, known: bool = False) -> float | None:
@@ -397,6 +407,8 @@ def certify_again(
 
 def _rows_here(data: Outer, reduction: Reduction, point: Iterate, rows: Array | None) -> Array | None:
     """Multipliers of all rows of the pieces: those of the solver, or of slopes at the point that its ν determines."""
+    if rows is None and data.pieces is not None and data.split is None:
+        return rows_near(reduction.form, data.pieces, point)
     if rows is not None or data.pieces is None or data.split is None or data.split.users < len(data.split.y):
         return rows
     s = data.split.arguments(point.u_flat, assemble.vector_of_y(data, point.y))
@@ -428,8 +440,9 @@ def _on_pieces(
     if found is None or not isfinite(found.value):
         return None
     u = np.concatenate([np.arange(0), *(pieces.columns[k.u.id] for k in reduction.form.predictions if k.u is not None)])
-    nu = -(pieces.c + pieces.slopes(rows))[u.astype(int)]
-    return replace(found, rows=rows, nu=nu, confined=span and reduction.is_restriction)
+    assert found.rows is not None
+    nu = -(pieces.c + pieces.slopes(found.rows))[u.astype(int)]
+    return replace(found, nu=nu, confined=span and reduction.is_restriction)
 
 
 def _lower(
@@ -556,6 +569,8 @@ def _assembled(  # noqa: PLR0917
     sign, upper = data.sign, found.upper
     ranks = tuple((reduction.factors[link.theta].rank, len(link.rows)) for link in reduction.form.predictions)
     lower = -inf if bound is None or not isfinite(bound.value) else bound.value
+    if bound is not None and any(m.free for m in bound.multipliers):
+        lower -= 2 * UNIT * found.sizes  # costs are rounded where they are read, and nothing bounds θ
     rounding = (0.0 if bound is None or not isfinite(bound.rounding) else bound.rounding) + found.rounding
     assumptions = [] if bound is None else list(bound.assumptions)
     attained = abs(sign * data.offset - (upper - found.widened))

@@ -96,7 +96,10 @@ def lower_bound(  # noqa: PLR0917
             break
     kept = ((), ()) if claim is None else (claim.multipliers, claim.grams)
     products = tuple(gram.product for gram in kept[1])
-    return Lower(bound.value, (), bound.rounding, bound.terms, False, *kept, products=products, missing=bound.missing)
+    moved = None if claim is None else claim.dual.z
+    return Lower(
+        bound.value, (), bound.rounding, bound.terms, False, *kept, products=products, missing=bound.missing, rows=moved
+    )  # fmt: skip
 
 
 @np.errstate(all="ignore")

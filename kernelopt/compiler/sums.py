@@ -65,6 +65,8 @@ from kernelopt.support.types import Array, Ints
 # Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;
 # larger ones become exponentials of one number each, with one more variable per log-sum-exp.
 CLASSES = 10
+# Variables of the user's up to which a constraint with one of them is taken apart into lines: each is a free column.
+FEW = 30
 # Roundings of a cost that are left where terms of a maximum cancel: no cost of its own.
 CANCELLED = 8 * UNIT
 
@@ -118,7 +120,7 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
         if number in inside.groups:
             continue
         if not group.is_outer:
-            if not _added_level_sets(parts, group, pieces, S, empty):
+            if not (_added_level_sets(parts, group, pieces, S, empty) or _added_lines(parts, group, pieces, form, S)):
                 return None
             continue
         w = group.costs
@@ -327,6 +329,37 @@ def _added_level_sets(parts: _Parts, group: Group, pieces: Pieces, S: sp.csr_arr
         parts.use(_at_most(at, sign * (end[some] - pieces.s0[of[some]]) / unit))
         parts.returns(of[some], at, sign / unit)
         parts.returns(rows[some], at, 1 / (unit * w[some] * slope))
+    return True
+
+
+def _added_lines(parts: _Parts, group: Group, pieces: Pieces, form: CanonicalForm, S: sp.csr_array) -> bool:
+    """Constraints r(x) + w·h(s) ≤ 0 of one function of lines each, as |s| ≤ z: r(x) + w(c₁s + c₀) ≤ 0 for each line.
+
+    False for others, and with many variables of the user's, as bounds of each row.
+    """
+    W, h = group.weights, group.family
+    users = sum(len(pieces.columns.get(variable.id, ())) for variable in form.y)
+    if not isinstance(h, Piecewise) or group.rows.shape[1] > 1 or users > FEW or len(pieces.bounds):
+        return False
+    if np.any(np.diff(W.indptr) != 1) or not W.indices.all() or np.any(W.data <= 0):
+        return False
+    alone = np.bincount(np.concatenate([g.weights.indices for g in pieces.groups]), minlength=W.shape[1]) == 1
+    used = np.hstack([np.ones((len(h), 1), dtype=bool), np.isfinite(h.knots)])
+    if not alone[W.indices].all() or np.where(used, h.coefficients[..., 2], 0.0).any():
+        return False
+    rows, of, w, exponents = pieces.below[W.indices - 1], group.rows[:, 0], W.data, row_exponents(pieces)
+    for stretch in range(used.shape[1]):
+        some = np.flatnonzero(used[:, stretch])
+        slope, rate = w[some] * h.coefficients[some, stretch, 1], 2.0 ** -exponents[rows[some]]
+        line = sp.csr_array(sp.diags_array(rate) @ (S[rows[some]] + sp.diags_array(slope) @ S[of[some]]))
+        line.eliminate_zeros()
+        if not np.diff(line.indptr).all():
+            return False
+        at = parts.put(line)
+        level = pieces.s0[rows[some]] + slope * pieces.s0[of[some]] + w[some] * h.coefficients[some, stretch, 0]
+        parts.use(_at_most(at, -rate * level))
+        parts.returns(of[some], at, rate * slope)
+        parts.returns(rows[some], at, rate)
     return True
 
 

@@ -325,3 +325,35 @@ def test_what_is_taken_over_is_what_would_be_found():
             np.testing.assert_array_equal(getattr(found.lengths, name), getattr(fresh.lengths, name))
         assert found.units == fresh.units and found.data_unit == fresh.data_unit
         last = found
+
+
+@pytest.mark.parametrize(
+    "within",
+    [
+        lambda f, r: cp.abs(f - T) <= r, lambda f, r: 2 * cp.pos(T - f) + f - 1 <= r,
+        lambda f, r: cp.maximum(0.5 * f, -f, f - T) <= 2 * r - 0.1,
+    ],
+)  # fmt: skip
+def test_constraints_of_one_function_beside_a_variable(within):
+    """They are taken apart into lines, and their multipliers are put together."""
+    duals, values = [], []
+    for solver in ("INTERIOR_POINT", "CLARABEL"):
+        theta, r = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        f = theta(X)
+        one = within(f, r)
+        objective = cp.sum_squares(f - T) + ko.sum_squares(theta) + 3 * r + cp.square(r)
+        problem = ko.Problem(cp.Minimize(objective), [one])
+        values.append(problem.solve(solver=solver, tol=1e-8))
+        assert problem.status == "optimal" and problem.verify().passed
+        duals.append(one.dual_value)
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+    assert duals[0] == pytest.approx(duals[1], rel=1e-3, abs=1e-4)
+
+
+def test_many_variables_beside_functions_are_left_to_others():
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(40)
+    f = theta(np.linspace(0, 3, 40)[:, None])
+    problem = ko.Problem(cp.Minimize(cp.sum(z) + ko.sum_squares(theta)), [cp.abs(f - np.arange(40) % 3) <= z])
+    assert outer_of(problem.canonical_form()).split is None
+    plain = ko.Problem(cp.Minimize(cp.norm1(f - np.arange(40) % 3) + ko.sum_squares(theta)))
+    assert problem.solve() == pytest.approx(plain.solve(), rel=1e-6)

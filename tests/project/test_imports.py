@@ -38,7 +38,7 @@ INSIDE = {
     "boxes": [["exchange"], ["bend"], ["coefficients", "least_value"]],
     "certificate": [
         ["certify"],
-        ["attained", "cone_bounds", "on_pieces"],
+        ["all_rows", "attained", "cone_bounds", "on_pieces"],
         ["handover"],
         ["cancelling", "pieces_checker", "report"],
         ["balance", "checker", "multipliers"],
