@@ -142,6 +142,8 @@ def step(rooms: Rooms, M: sp.csc_array, left: Array) -> tuple[Array, Array]:
     size = np.sqrt(np.maximum(G.diagonal(), 0.0))
     unit = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 0.0)
     G = sp.csc_array(unit[:, None] * G * unit)
+    if not (np.isfinite(G.data).all() and np.isfinite(left).all()):  # LAPACK would print its complaint
+        raise np.linalg.LinAlgError("the rooms of rows are too far apart")
     if len(left) <= DENSE:
         q = unit * np.linalg.lstsq(G.toarray(), -unit * left, rcond=REGULAR)[0]
     else:

@@ -7,8 +7,10 @@ import by_cvxpy
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import kernelopt as ko
+from kernelopt.certificate import rooms
 from kernelopt.certificate.gram import CHEAP, FROM_FACTOR, STREAMED
 from kernelopt.certificate.on_pieces import lower_bound
 from kernelopt.compiler.reader import read
@@ -299,3 +301,11 @@ def test_a_theta_without_a_norm_in_few_features(intercept):
     assert problem.certificate.evidence.rows is not None
     assert problem.certificate.lower <= explicit.value + 1e-7 and explicit.value - 1e-7 <= problem.certificate.upper
     assert problem.certificate.relative_gap <= 1e-6
+
+
+def test_rooms_that_are_no_numbers_are_refused(capfd):
+    """LAPACK would print a complaint to the user's screen."""
+    room = rooms.Rooms(np.array([np.inf, 1.0]), sp.csc_array((2, 0)), np.ones(2), sp.csr_array((2, 2)))
+    with np.errstate(all="ignore"), pytest.raises(np.linalg.LinAlgError, match="too far apart"):
+        rooms.step(room, sp.csc_array(np.eye(2)), np.ones(2))
+    assert capfd.readouterr() == ("", "")
