@@ -10,6 +10,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
@@ -33,6 +34,10 @@ MANY, SPARSE = 50, 0.05
 SPLIT = "needs an objective and constraints that split into functions of one number each"
 
 
+BAND = 4  # predictions in a row of a chain, up to which rows count as one
+STRETCH = 50  # rows from which a chain is a long one
+
+
 @dataclass(frozen=True)
 class Shape:
     """The properties of an outer problem that decide which of our solvers take it; `lacks` says why none of them does.
@@ -44,7 +49,7 @@ class Shape:
     square, or that is bounded; machine : the number of rows of a support vector machine that libsvm takes, else 0;
     nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a θ − f₀; free :
     whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among the columns y;
-    chain : how many constraints connect two predictions, where each prediction is in two of them at most
+    chain : how many constraints connect predictions in a row, as those of a function that rises
     """
 
     lacks: str | None
@@ -128,14 +133,21 @@ def _functions(split: Separable) -> Shape:
     bounds = len(maxima.found(split.F, split.linear_y, slope, kinks).columns) if hard else 0
     plain = not smooth and not split.linear_u.any() and not split.linear_y.any()
     plain &= bool(np.all(np.diff(split.E.indptr) == 1))
-    pairs = (
-        split.E[np.flatnonzero(np.bincount(kinks.of[below | above], minlength=split.E.shape[0]))] if hard else split.E
-    )
-    pairs = sp.csr_array(pairs[np.diff(pairs.indptr) == 2])
-    chain = pairs.shape[0] if hard and np.bincount(pairs.indices, minlength=1).max() <= 2 else 0
+    chain = _chain(split.E[np.unique(kinks.of[below | above])]) if hard else 0
     machine = plain and machines.machine_of(kinks, slope, split.F) is not None
     rows = split.E.shape[0] if machine else 0
     return Shape(None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain)
+
+
+def _chain(E: sp.csr_array) -> int:
+    """How many rows connect 2 to 4 predictions each along a line: k of them, where each is in at most k rows, and where
+    they hang together over a long stretch."""
+    E = sp.csr_array(E[np.diff(E.indptr) > 1])
+    most = int(np.diff(E.indptr).max(initial=0))
+    if not 2 <= most <= BAND or np.bincount(E.indices).max() > most:
+        return 0
+    part = connected_components(E.T @ E, directed=False)[1][E.indices[E.indptr[:-1]]]
+    return int(np.bincount(part).max()) if np.bincount(part).max() > STRETCH else 0
 
 
 def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
