@@ -188,7 +188,7 @@ class Certificate:
         return attained, None if found.at_zero is None else sign * found.at_zero
 
     @property
-    def _last_digit(self) -> float:
+    def last_digit(self) -> float:
         """2⁻⁴⁴(P₀ − P): double precision hardly resolves smaller differences where the optimum is near 0."""
         attained, at_zero = self._improvement
         return 0.0 if at_zero is None else LAST_DIGITS * abs(at_zero - attained)
@@ -218,7 +218,7 @@ class Certificate:
         gap = self.absolute_gap
         if not isfinite(gap):
             return False
-        return gap <= max(tol * self.unit, self.floor, self._last_digit, 0.0 if abs_tol is None else abs_tol)
+        return gap <= max(tol * self.unit, self.floor, self.last_digit, 0.0 if abs_tol is None else abs_tol)
 
     def __str__(self) -> str:
         gap = f"relative gap {self.relative_gap:.1e}"

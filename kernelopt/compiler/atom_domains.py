@@ -15,10 +15,14 @@ from kernelopt.support.cvxpy_parts import Inequality, nodes_of
 
 
 class Domain(NamedTuple):
-    """Constraints that say where the atoms of the objective, and those of the constraints, are defined."""
+    """Constraints that say where the atoms of the objective, and those of the constraints, are defined.
+
+    atoms : that of each constraint in `objective`
+    """
 
     objective: tuple[Any, ...]
     constraints: tuple[Any, ...]
+    atoms: tuple[Any, ...]
 
     @property
     def whole(self) -> tuple[Any, ...]:
@@ -30,13 +34,15 @@ def domain_of(form: CanonicalForm) -> Domain:
     if "domain" not in form.notes:
         objective = cp.Problem(form.outer.objective)
         constraints = cp.Problem(cp.Minimize(0), form.outer.constraints)
-        form.notes["domain"] = Domain(tuple(_of_atoms(objective)), tuple(_of_atoms(constraints)))
+        own = tuple(_of_atoms(objective))
+        stated = tuple(one for _, one in _of_atoms(constraints))
+        form.notes["domain"] = Domain(tuple(one for _, one in own), stated, tuple(atom for atom, _ in own))
     found: Domain = form.notes["domain"]
     return found
 
 
-def _of_atoms(problem: cp.Problem) -> Iterator[Any]:
-    """Of each atom that varies, inequalities and matrix inequalities that do not hold by the signs of their sides."""
+def _of_atoms(problem: cp.Problem) -> Iterator[tuple[Any, Any]]:
+    """Each atom that varies, with inequalities and matrix inequalities that do not hold by the signs of their sides."""
     for node in nodes_of(problem):
         if node.is_constant():
             continue
@@ -46,7 +52,7 @@ def _of_atoms(problem: cp.Problem) -> Iterator[Any]:
             continue
         for one in stated:
             if isinstance(one, cp.constraints.PSD) or (isinstance(one, Inequality) and not _holds(one)):
-                yield one
+                yield node, one
 
 
 def _holds(one: Any) -> bool:

@@ -73,6 +73,8 @@ def kernelize(problem: cp.Problem, variable: cp.Variable, features: Features) ->
     pairs = _checked_features(variable, features)
     outputs = None if variable.ndim == 1 else variable.shape[1]
     theta = Theta(pairs[0][1].kernel, outputs=outputs, name=variable.name())
+    if not any(variable is known for known in problem.variables()):
+        raise DataError(f"Expected theta to be a variable of the problem; got {variable.name()}, which is not in it.")
     walk = _Translation(variable, theta, pairs)
     declared = [name for name, value in variable.attributes.items() if value is not None and value is not False]
     if declared:

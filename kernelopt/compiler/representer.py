@@ -39,6 +39,7 @@ from kernelopt.support.types import Array
 # Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violation`). A
 # smaller value would refuse points at the usual accuracy of cone solvers, a larger one accept visibly infeasible ones.
 FEASIBLE = 1e-6
+SLIGHT = 1e-4  # of the objective: what atoms add at an end of their domain, where cvxpy's value is taken for theirs
 # Variables count in the scale of a violation with at most this multiple of the data's unit. Predictions are about as
 # large as the data; without a limit, huge terms that cancel would make any violation small.
 LARGE = 10.0
@@ -333,9 +334,17 @@ def valued(form: CanonicalForm, point: Iterate) -> Iterate:
     outside = _outside_of(domain_of(form).objective)
     if outside > FEASIBLE:
         value = np.inf if isinstance(form.outer.objective, cp.Minimize) else -np.inf
-    elif np.isnan(value) or outside:
+    elif np.isnan(value) or (outside and not _is_negligible(form, value)):
         value = _value_of_pieces(form, point)
     return replace(point, value=value)
+
+
+@np.errstate(all="ignore")
+def _is_negligible(form: CanonicalForm, value: float) -> bool:
+    """Whether atoms at an end of their domain add next to nothing, as x²/y where x and y are 0 to rounding."""
+    domain = domain_of(form)
+    ends = [atom for atom, c in zip(domain.atoms, domain.objective, strict=True) if _residual(c).any()]
+    return all(bool(np.all(np.abs(dense(atom.value)) <= SLIGHT * abs(value))) for atom in ends)
 
 
 def bare_value(form: CanonicalForm, point: Iterate) -> float:
@@ -343,7 +352,7 @@ def bare_value(form: CanonicalForm, point: Iterate) -> float:
     if form.bare is form.outer or not np.isfinite(point.value):
         return point.value
     place(form, point)
-    if _outside_of(domain_of(form).objective):
+    if _outside_of(domain_of(form).objective) and not _is_negligible(form, point.value):
         return point.value - form.constant
     return float(form.bare.objective.value)
 

@@ -281,6 +281,7 @@ class Convex(Work):
         fixed = integers.fixed(task.reduction.form, point)
         try:
             outer = outer_of(fixed.form)
+            _ = outer.form  # a coefficient may be infinite, as 1/z at z = 0
         except (SolverError, DataError):
             return rounded
         self.rest = rest = Rest(Reduction(fixed.form, task.reduction.factors), outer, fixed)

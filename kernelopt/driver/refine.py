@@ -324,7 +324,10 @@ def _is_too_coarse(outcome: Outcome, reduction: Reduction) -> bool:
     left_open = outcome.solution.status in (Status.OPTIMAL_INACCURATE, Status.USER_LIMIT)
     if known is None or not left_open or not reduction.is_restriction:
         return False
-    return known.scope == FULL and known.relative_gap > BLAME * least_gap(outcome.attempts)
+    least = least_gap(outcome.attempts)
+    if not isfinite(least):  # constraints that hardly any θ in the span meets may leave no multipliers
+        return bool(reduction.form.outer.constraints)
+    return known.scope == FULL and known.relative_gap > BLAME * least
 
 
 def _certified_gap(found: Certificate) -> float:

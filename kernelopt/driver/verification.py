@@ -321,7 +321,9 @@ def _optimality_checks(
         dual = np.asarray(known, dtype=float)
         largest = max(largest, float(np.abs(dual).max(initial=0.0)))
         negative = max(negative, -float(dual.min(initial=0.0)))
-        slackness += float(np.abs(dual * np.asarray(constraint.expr.value)).sum())
+        with np.errstate(all="ignore"):  # NaN at an end of a domain
+            slack = np.nan_to_num(np.asarray(constraint.expr.value, dtype=float))
+        slackness += float(np.abs(dual * slack).sum())
     if largest and not data.facts.is_constant:
         usual = FEASIBLE * data.units[1] / data.units[0]  # where all multipliers are a solver's inaccuracy
         note = "most negative multiplier, of the largest, or of ν"
@@ -431,7 +433,7 @@ def _known_rows(known: Lower | None, point: Iterate) -> Array | None:
 
 def gap(found: Certificate, tol: float) -> Check:
     if found.closes(tol) and not found.relative_gap <= tol:
-        return Check("duality gap", found.absolute_gap, found.floor, f"absolute, {found.scope}")
+        return Check("duality gap", found.absolute_gap, max(found.floor, found.last_digit), f"absolute, {found.scope}")
     return Check("duality gap", found.relative_gap, tol, f"of P₀ − P, {found.scope}")
 
 

@@ -29,6 +29,13 @@ INTEGER = np.dtype(np.int64).itemsize
 POWERS = {"2": "²", "3": "³"}
 # cvxpy's names of nodes that only change a shape.
 TRANSPARENT = {"Promote", "broadcast_to"}
+# Public names of cvxpy's classes, and atoms with a count as their first datum.
+NAMES = {
+    "Pnorm": "pnorm", "PnormApprox": "pnorm", "GeoMean": "geo_mean", "GeoMeanApprox": "geo_mean",
+    "QuadForm": "quad_form", "SymbolicQuadForm": "quad_form", "MatrixFrac": "matrix_frac", "Vstack": "vstack",
+    "Hstack": "hstack", "Concatenate": "concatenate", "Trace": "trace",
+}  # fmt: skip
+COUNTED = {"sum_largest", "lambda_sum_largest"}
 # Names of variables and of parameters to which the user gave none, without letters that stand for something else here.
 VARIABLES, PARAMETERS = "bcdeghsvz", "λαβγδηρτω"
 MATRICES = ("A", "A′", "A″")  # feature matrices of values, first and second derivatives
@@ -192,7 +199,22 @@ class Printer:
         method = getattr(self, f"of_{name}", None)
         if method is not None:
             return str(method(node))
-        return self.call(name, self.elided([self.text(a) if not isinstance(a, list) else "[…]" for a in node.args]))
+        parts = self.elided([self.text(a) if not isinstance(a, list) else "[…]" for a in node.args])
+        return self.call(NAMES.get(name, name), [*parts, *self.details(node)])
+
+    def details(self, node: Any) -> list[str]:
+        """What an atom has beside its arguments: counts, exponents, weights, and its axis."""
+        name, found = type(node).__name__, list[str]()
+        if name in COUNTED:
+            found.append(f"{node.get_data()[0]:g}")
+        elif name == "huber":
+            found.append(self.text(node.M))
+        elif isinstance(node, Pnorm):
+            found.append(f"{float(node.p):g}")
+        elif NAMES.get(name) == "geo_mean" and np.ptp(np.array(node.w, dtype=float)) > 0:
+            found.append("[" + ", ".join(self.elided([str(share) for share in node.w])) + "]")
+        axis = getattr(node, "axis", None)
+        return found if axis is None else [*found, f"axis={axis}"]
 
     def wrapped(self, node: Any) -> str:
         """The text of a node, in brackets unless it is a leaf."""
@@ -294,5 +316,6 @@ def constant(value: Any) -> str:
     if not sp.issparse(value):
         value = np.asarray(value)
     if not sp.issparse(value) and value.size and (value == value.flat[0]).all():
+        value = value + 0  # −0 is 0
         return f"{value.flat[0]:g}".replace("-", "−", 1) if value.flat[0] < 0 else f"{value.flat[0]:g}"
     return "[" + "×".join(map(str, value.shape)) + " data]"

@@ -15,7 +15,7 @@ from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.pieces import LogSumExp
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable
-from kernelopt.errors import DataError, KernelOptError
+from kernelopt.errors import DataError, KernelOptError, ParameterError
 from kernelopt.language.nodes import Prediction
 from kernelopt.language.survival import CoxLikelihood
 from kernelopt.model_selection.quadratic_model import LocalModel, local_model, rows_of, weights_and_kinks
@@ -53,9 +53,10 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     so small that most rows are fitted exactly.
 
     The terms left out are those that depend on predictions of row i alone, with their weights. Constraints stay, and so
-    do terms that couple rows, such as penalties of slopes. Rows that repeat a point are left out one at a time. The
-    current values of parameters are used, so that a change needs no solve. If θ is restricted to a factor of lower
-    rank, f₋ᵢ is in the same span, that of the pivots for all rows.
+    do terms that couple rows, such as penalties of slopes; of a sum of the largest losses the row's own is left out.
+    Rows that repeat a point are left out one at a time. The current values of parameters are used, so that a change
+    needs no solve. If θ is restricted to a factor of lower rank, f₋ᵢ is in the same span, that of the pivots for all
+    rows.
 
     Parameters
     ----------
@@ -193,6 +194,9 @@ def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array,
     foreign = [v.name() for v in cut.variables() if v.id not in ours | {known.id for known in u}]
     if foreign:
         raise DataError(f"Expected variables of the problem; {foreign[0]} is none.")
+    unknown = [p.name() for p in cut.parameters() if p.value is None]
+    if unknown:
+        raise ParameterError(f"Expected predictions whose parameters have values; {unknown[0]} has none.")
     E, F = coefficients(cut, u), coefficients(cut, form.y)
     values = [np.ravel(v.value, order="F") for v in (*u, *form.y)]
     linear = sp.csr_array(sp.hstack([E, F])) @ np.concatenate(values)

@@ -354,7 +354,7 @@ class _Spacing:
                 joined[-1] = joined[-1][0], max(high, joined[-1][1])
             else:
                 joined.append((low, high))
-        return tuple(joined)
+        return tuple((float(low), float(high)) for low, high in joined)
 
 
 # ---------------------------------------------------------------- input

@@ -21,6 +21,7 @@ from kernelopt.model_selection.cross_validation import _base_weights, _folds, _o
 from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss, leave_one_out_slope
 from kernelopt.problem import Problem, require_problem
+from kernelopt.sensitivity.gradient_of import require_number
 from kernelopt.support import clock
 from kernelopt.support.checks import generator, require_flag, require_kind, require_limit
 from kernelopt.support.properties import cached_property
@@ -330,6 +331,7 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
             raise DataError("Expected `at` only with a function as criterion; got a LeaveOneOutLoss. Leave out `at`.")
         return _Judge(lambda *limits: _left_out(problem, criterion, chosen, *limits), lambda: None)
     if not isinstance(criterion, CrossValidatedLoss):
+        require_number(criterion)  # before anything is solved
         return _Judge(lambda *limits: _once(problem, criterion, chosen, at, *limits), lambda: None)
     weights, losses = criterion.weights, criterion.losses
     base = _base_weights(problem, weights)

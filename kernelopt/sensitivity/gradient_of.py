@@ -118,7 +118,7 @@ def gradient_of(
     answer: SolvedProblem, criterion: Any, chosen: list[cp.Parameter], at: cp.Expression | None
 ) -> Gradient:
     """The gradient of a criterion by the chosen parameters; `ko.gradient` describes it."""
-    _require_number(criterion)
+    require_number(criterion)
     return Refined(answer, chosen).gradient(criterion, at)
 
 
@@ -178,6 +178,8 @@ class Refined:
             kinks = self.kinks(number)
             sides = (kinks.of_value if derivative.adjoint is None else kinks.of_criterion)(derivative, group)
             for p in group:
+                linear = sides[p.id].linear
+                gradients[p] = gradients[p] if linear is None else np.array(sign * linear)
                 known = None if derivative.kinks else sides[p.id].left_right
                 one_sided[p] = None if known is None else (sign * known[0], sign * known[1])
             owners = np.unique(np.concatenate([np.arange(0), *(one.owners for one in sides.values())]))
@@ -210,7 +212,7 @@ def _require_known(form: CanonicalForm, chosen: list[cp.Parameter]) -> None:
             )
 
 
-def _require_number(criterion: Any) -> None:
+def require_number(criterion: Any) -> None:
     """Raise DataError for anything but an expression of one number, an objective or a function."""
     if isinstance(criterion, cp.Expression):
         if criterion.size != 1 or criterion.is_complex():

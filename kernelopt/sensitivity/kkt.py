@@ -23,6 +23,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from kernelopt.errors import KernelOptError
 from kernelopt.factorization import memory
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
@@ -334,7 +335,13 @@ def _inverse(K: sp.csr_array) -> sp.csr_array:
         blocks = np.zeros((len(chosen), size, size))
         here = number[owner[i]] >= 0
         np.add.at(blocks, (number[owner[i[here]]], place[i[here]], place[j[here]]), entries.data[here])
-        inverted = np.linalg.inv(blocks)
+        try:
+            inverted = np.linalg.inv(blocks)
+        except np.linalg.LinAlgError as error:
+            raise KernelOptError(
+                "Expected an optimum at which the optimality conditions have a regular derivative; their matrix is "
+                "singular, as where equal rows have several kinks at once. Leave such rows out, or give them weights."
+            ) from error
         members = order[starts[chosen][:, None] + np.arange(size)]
         rows.append(np.repeat(members, size, axis=1).ravel())
         columns.append(np.tile(members, (1, size)).ravel())

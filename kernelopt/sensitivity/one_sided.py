@@ -42,10 +42,12 @@ class Sides(NamedTuple):
     """The derivatives by one parameter to the left and to the right, None where they are not known.
 
     owners : rows of the cone data, or −1 − j for the norm j, for which they differ or are not known
+    linear : the derivative by each entry where it is linear, with what constraints that are left add; None elsewhere
     """
 
     left_right: tuple[float, float] | None
     owners: Ints
+    linear: Array | None = None
 
     @property
     def differ(self) -> bool:
@@ -157,15 +159,22 @@ class OneSided:
             number = float(np.ravel(g)[0])
             if not len(matter):
                 middle = number + 0.5 * (right.change - left.change)
-                return Sides((middle, middle), matter)
+                return Sides((middle, middle), matter, np.reshape(middle, p.shape))
             return Sides((number - left.change, number + right.change), matter)
-        directions = _directions(p.size, self._entries(p))
-        matter = np.arange(0)
+        entries, matter = self._entries(p), np.arange(0)
+        directions = _directions(p.size, entries)
         for u in directions:
             matter = np.union1d(matter, _bent([of(u), of(-u)], floor, owners))
         for u, v in pairwise(directions[:TRIED]):
             matter = np.union1d(matter, _bent([of(u), of(v), of(-u - v)], floor, owners))
-        return Sides(None, matter.astype(int))
+        if len(matter):
+            return Sides(None, matter.astype(int))
+        found = np.ravel(g, order="F").astype(float)
+        for entry in entries.tolist():
+            u = np.zeros(p.size)
+            u[entry] = 1.0
+            found[entry] += 0.5 * (of(u).change - of(-u).change)
+        return Sides(None, matter.astype(int), found.reshape(p.shape, order="F"))
 
     # ---------------------------------------------------------------- the data of the small problem
 

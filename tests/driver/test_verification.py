@@ -279,7 +279,7 @@ def test_two_shares_make_up_the_gap():
 def test_the_gap_is_compared_with_tol_or_with_the_floor(relative, note):
     """With the floor where the relative gap is too large, and the gap closes nevertheless."""
     found = SimpleNamespace(
-        relative_gap=relative, absolute_gap=1e-9, floor=1e-8, scope="full kernel", closes=lambda _: True
+        relative_gap=relative, absolute_gap=1e-9, floor=1e-8, last_digit=0.0, scope="full kernel", closes=lambda _: True
     )
     check = verification.gap(found, 1e-6)
     assert check.passed and check.note.startswith(note)
@@ -512,3 +512,18 @@ def test_slack_bounds_of_norms_beside_an_optimum_of_0_or_not(kind):
     loss = cp.sum(cp.max(F + shift, axis=1)) + cp.sum_squares(F)
     problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta, kind) <= 1.5, cp.diff(F, axis=1) >= 0])
     assert problem.solve() == pytest.approx(1.715, rel=1e-7) and problem.status == "optimal" and problem.verify().passed
+
+
+def test_multipliers_at_the_end_of_a_domain():
+    """The power is no number at −2e-16; the gap closes by the last digit of P₀ − P where the optimum is 0."""
+    X, y = np.linspace(0, 3, 4)[:, None], np.array([-0.5, 0.4, 0.9, -0.2])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - y) + 0.2 * ko.norm(theta)), [cp.power(f[0] + 0.4, 1.5) <= 0])
+    problem.solve()
+    assert problem.status == "optimal" and problem.verify().passed
+    X, y = np.array([[-0.7, 0.42], [-0.07, -0.28]]), np.array([1.4, -1.0])
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.cvar(cp.square(theta(X) - y), 0.58)), [ko.norm(theta) <= 8.2])
+    problem.solve()
+    assert problem.status == "optimal" and problem.verify().passed

@@ -377,11 +377,14 @@ def test_an_open_gap_is_that_of_a_limit_where_the_time_is_over(seconds, over):
 
 
 def test_a_factor_is_blamed_only_for_a_gap_that_is_known():
-    """Without any solver's gap nothing tells that the restriction of θ is the reason."""
-    restricted, run = SimpleNamespace(is_restriction=True), SimpleNamespace(gap=1e-6)
+    """Without any solver's gap nothing tells that the restriction of θ is the reason, unless constraints may be it."""
+    outer, run = SimpleNamespace(constraints=[]), SimpleNamespace(gap=1e-6)
+    restricted = SimpleNamespace(is_restriction=True, form=SimpleNamespace(outer=outer))
     unknown, wide, narrow = answer(np.inf), answer(1e-4), answer(2e-6)
     wide.attempts = narrow.attempts = (run,)
     assert not refine._is_too_coarse(unknown, restricted)
+    outer.constraints = [True]
+    assert refine._is_too_coarse(unknown, restricted)
     assert refine._is_too_coarse(wide, restricted)
     assert not refine._is_too_coarse(narrow, restricted)
     limited = answer(1e-4, status=Status.USER_LIMIT)  # of a solver's own, as the caller's time is not over
@@ -646,3 +649,14 @@ def test_pivots_are_drawn_until_all_are_there(monkeypatch):
     rows, _ = values()
     known = coarse(rows)
     assert grow(rows, known, Guide(multipliers(N)), 12, False, SETTINGS).rank == known.rank + 12
+
+
+def test_a_factor_grows_where_its_span_meets_constraints_at_0_alone():
+    """A function that rises and has equal ends is constant, which takes all columns of a matrix of condition 1e9."""
+    X = np.array([0.241, 0.574, 1.215, 1.273, 1.594, 1.78, 2.329, 3.418, 3.585, 3.814])[:, None]
+    y = np.array([0.9, 0.1, -3.3, -1.8, -1.8, -2.7, -2.3, -3.8, -5.8, -5.4])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X)
+    loss = cp.max(cp.abs(f - y)) + 0.042 * ko.norm(theta)
+    problem = ko.Problem(cp.Minimize(loss), [cp.diff(f) >= 0, f[0] == f[9]])
+    assert problem.solve() == pytest.approx(3.523965, rel=1e-5)

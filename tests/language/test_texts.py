@@ -102,3 +102,17 @@ THREE = ko.Theta(KERNEL, outputs=3)
 def test_what_to_write_instead(write, error, words):
     with pytest.raises(error, match=words):
         write()
+
+
+def test_what_atoms_have_beside_their_arguments():
+    theta = ko.Theta(KERNEL)
+    f = theta(X)
+    texts = {
+        "sum_largest(|A·θ|, 2)": cp.sum_largest(cp.abs(f), 2), "pnorm(A·θ, 3)": cp.pnorm(f, 3),
+        "huber(A·θ, 0.5)": cp.sum(cp.huber(f, 0.5)), "geo_mean(A·θ": -cp.geo_mean(f), "A·θ − 0)": cp.norm1(f - (-0.0)),
+        "max(A·θ₁, axis=1)": cp.sum(cp.max(ko.Theta(KERNEL, outputs=2)(X), axis=1)),
+        "quad_form(A·θ": cp.quad_form(f, 2 * np.eye(6) + 1), "1/3": -cp.geo_mean(f[:2], [1, 2]),
+    }  # fmt: skip
+    for text, node in texts.items():
+        shown = str(ko.Problem(cp.Minimize(node + ko.norm(theta))))
+        assert text in shown and "Approx" not in shown

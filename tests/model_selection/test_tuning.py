@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 import kernelopt as ko
 from kernelopt import errors, kernels, losses
+from kernelopt.errors import DataError
 from kernelopt.model_selection import tuning
 
 RNG = np.random.default_rng(0)
@@ -149,6 +150,18 @@ def test_what_is_refused():
 
 
 @pytest.mark.slow
+def test_a_criterion_that_is_refused_changes_nothing():
+    theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(pos=True, value=0.1)
+    f = theta(np.arange(5.0)[:, None])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - 1) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    before = problem.certificate
+    for criterion in ("a", f):
+        with pytest.raises(DataError, match="criterion"):
+            ko.tune(problem, criterion, [lam])
+    assert problem.certificate is before
+
+
 def test_a_search_that_ends_on_a_bound_can_be_continued():
     one = Stated()
     bounds = {one.lam: (0.03, 0.3)}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
+from kernelopt.errors import KernelOptError
 
 KERNEL = ko.kernels.Gaussian(sigma=1.0)
 
@@ -247,3 +248,28 @@ def test_equations_that_a_function_held_at_0_meets(criterion):
     problem.solve()
     found = ko.gradient(problem, problem.objective if criterion is None else criterion(f), [q])
     assert not found.is_differentiable and found.one_sided[q] is None
+
+
+def test_equal_rows_at_a_differentiable_point():
+    """Of two equal rows at a kink the one with the larger weight decides: what is left has a derivative of its own."""
+    X = np.array([[0.0], [1.0], [0.0]])
+    y, s, theta = cp.Parameter(3, value=[0.5, 0.3, 0.5]), cp.Parameter(value=0.0), ko.Theta(KERNEL)
+    f = theta(X)
+    losses = cp.abs(f - y - s * np.array([1.0, 0.0, 0.0]))
+    problem = ko.Problem(cp.Minimize(np.array([3.0, 3.0, 1.0]) @ losses + 0.01 * ko.norm(theta)))
+    problem.solve()
+    found = ko.gradient(problem, f[0] + 0)
+    assert found.is_differentiable
+    assert found[y] == pytest.approx([1.0, 0.0, 0.0], abs=1e-6)
+    assert float(found[s]) == pytest.approx(1.0, abs=1e-6) and found.one_sided[s] == pytest.approx((1.0, 1.0))
+
+
+def test_a_singular_system_is_named():
+    X, y = np.zeros((3, 1)), np.zeros(3)
+    p, theta = cp.Parameter(value=0.0), ko.Theta(KERNEL)
+    f = theta(X)
+    losses = cp.multiply(np.array([1.0, 2.0, 2.0]), cp.abs(f - y - p))
+    problem = ko.Problem(cp.Minimize(cp.sum_largest(losses, 2) + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    with pytest.raises(KernelOptError, match="regular derivative"):
+        ko.gradient(problem, f[0] + 0, [p])
