@@ -442,7 +442,8 @@ def _on_pieces(
     u = np.concatenate([np.arange(0), *(pieces.columns[k.u.id] for k in reduction.form.predictions if k.u is not None)])
     assert found.rows is not None
     nu = -(pieces.c + pieces.slopes(found.rows))[u.astype(int)]
-    return replace(found, nu=nu, confined=span and reduction.is_restriction)
+    # Another proof begins at the rows as they were given: these were moved by what this one needs.
+    return replace(found, rows=rows, nu=nu, confined=span and reduction.is_restriction)
 
 
 def _lower(

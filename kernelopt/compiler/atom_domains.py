@@ -14,7 +14,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.support.cvxpy_parts import Inequality, nodes_of
 
 
-class Domain(NamedTuple):
+class AtomDomain(NamedTuple):
     """Constraints that say where the atoms of the objective, and those of the constraints, are defined.
 
     atoms : that of each constraint in `objective`
@@ -29,15 +29,15 @@ class Domain(NamedTuple):
         return self.objective + self.constraints
 
 
-def domain_of(form: CanonicalForm) -> Domain:
+def domain_of(form: CanonicalForm) -> AtomDomain:
     """The domain of the outer problem, found once."""
     if "domain" not in form.notes:
         objective = cp.Problem(form.outer.objective)
         constraints = cp.Problem(cp.Minimize(0), form.outer.constraints)
         own = tuple(_of_atoms(objective))
         stated = tuple(one for _, one in _of_atoms(constraints))
-        form.notes["domain"] = Domain(tuple(one for _, one in own), stated, tuple(atom for atom, _ in own))
-    found: Domain = form.notes["domain"]
+        form.notes["domain"] = AtomDomain(tuple(one for _, one in own), stated, tuple(atom for atom, _ in own))
+    found: AtomDomain = form.notes["domain"]
     return found
 
 

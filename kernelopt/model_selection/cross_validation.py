@@ -28,6 +28,7 @@ from kernelopt.model_selection.path_table import EVALUATION, Path, PathSolution
 from kernelopt.model_selection.paths import kernel_values, path
 from kernelopt.model_selection.squares import summands
 from kernelopt.problem import Problem, require_problem
+from kernelopt.solvers import machines
 from kernelopt.support import clock
 from kernelopt.support.checks import generator, require_flag, require_limit, shown
 from kernelopt.support.cvxpy_parts import PRODUCTS, AddExpression, NegExpression, Sum
@@ -227,6 +228,7 @@ def cross_validate(
     require_limit(time_limit)
     require_flag(progress, "progress")
     folds = _folds(cv, base, random_state)
+    machines.expect_many()
     jobs = 1 if n_jobs is None else min(number_of_processes(n_jobs, carried.NEEDED_FOR), len(folds))
     if jobs > 1 and solve_options.get("backend") is not None:
         raise OptionError(
@@ -319,6 +321,7 @@ class _Sweep:
 
 def _in_process(sweep: _Sweep, folds: Sequence[Fold], end: float) -> tuple[bytes, BaseException | None]:
     """The paths of some folds, and the error that ended them; `end` is a time of the clock that processes share."""
+    machines.expect_many()
     found, failure = list[Path](), None
     begun = sweep.in_turn(folds, end if not isfinite(end) else clock.now() + end - time())
     try:

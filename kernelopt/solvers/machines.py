@@ -81,6 +81,11 @@ def is_installed() -> bool:
     return importlib.util.find_spec("sklearn") is not None
 
 
+def expect_many() -> None:
+    """Load libsvm with the next problem that it takes: many fits follow, the same in each process."""
+    _met[0] = LOADS
+
+
 def is_at_hand(rows: int = 0) -> bool:
     """Whether libsvm is loaded, or worth the time that loading takes once a problem with so many more rows is met."""
     _met[0] += rows
