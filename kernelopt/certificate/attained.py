@@ -39,7 +39,7 @@ class UpperBound:
     sizes : the sum of the sizes of all numbers that the value is computed from, those inside of losses included
     upper : an upper bound. It includes `widened`, for constraints that hold only nearly, and `rounding`, of which
         `kernel` is due to errors of kernel values
-    at_zero : the optimum P₀ at θ = 0
+    at_zero : the optimum P₀ at θ = 0; is_zero : whether θ = 0 at the point
     violations : the violation of each constraint in its own units; is_feasible : whether all of them are rounding
     """
 
@@ -52,6 +52,7 @@ class UpperBound:
     rounding: float
     terms: float
     at_zero: float | None
+    is_zero: bool
     violations: tuple[float, ...]
     is_feasible: bool
     kernel: float
@@ -87,17 +88,12 @@ def upper_bound(
         terms=found.terms,
         kernel=kernel,
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
-        at_zero=_at_zero_or_here(reduction, data, point, signed),
+        at_zero=at_zero(reduction, data),
+        is_zero=not any(v.any() for v in point.v),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(canonical.smooth)]),
         is_feasible=relative <= MET
         or (defined and linear and projection.is_met(reduction, data.form, point, sums)),
     )  # fmt: skip
-
-
-def _at_zero_or_here(reduction: Reduction, data: Outer, point: Iterate, value: float) -> float | None:
-    """P₀, or the value of a point with θ = 0 that is below the one that a solver found."""
-    zero = at_zero(reduction, data)
-    return zero if zero is None or any(v.any() for v in point.v) else min(zero, value)
 
 
 class _Above(NamedTuple):

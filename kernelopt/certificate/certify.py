@@ -591,7 +591,7 @@ def _assembled(  # noqa: PLR0917
     zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if zero is not None and zero - lower <= ZERO * found.terms else 0.0
     of_offset = 8 * UNIT * abs(data.offset)  # both bounds are sums with it
-    if zero is not None and zero - lower <= of_offset:
+    if min(inf if zero is None else zero, found.value if found.is_zero else inf) - lower <= of_offset:
         floor = max(floor, of_offset + found.rounding)  # θ = 0 is optimal to the last digit
     # No multipliers close errors of predictions: they enter the floor where they are negligible beside P₀ − P.
     gained = 0.0 if found.at_zero is None else abs(found.at_zero - found.value)
