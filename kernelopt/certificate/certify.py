@@ -601,7 +601,7 @@ def _assembled(  # noqa: PLR0917
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
         floor = max(floor, NOTHING * found.sizes + kernel)  # the optimum is 0 to double precision
     if found.terms <= UNSEEN * data.units[1] and not data.facts.is_constant:
-        floor = max(floor, UNSEEN * data.units[1] + found.rounding - found.kernel + kernel + of_offset)
+        floor = max(floor, UNSEEN * data.units[1] + found.rounding - found.kernel + kernel + of_offset / 2)
     low, high = (lower, upper) if sign > 0 else (-upper, -lower)
     rests_on = _rests_on(reduction, data, found) if told else ()
     distance = _distances(reduction, data, upper - lower) if told and scope == FULL else {}

@@ -39,7 +39,7 @@ from kernelopt.support.types import Array
 # Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violation`). A
 # smaller value would refuse points at the usual accuracy of cone solvers, a larger one accept visibly infeasible ones.
 FEASIBLE = 1e-6
-SLIGHT = 1e-4  # of the objective: what atoms add at an end of their domain, where cvxpy's value is taken for theirs
+SLIGHT = 1e-12  # of the objective: what atoms add at an end of their domain, where cvxpy's value is taken for theirs
 # Variables count in the scale of a violation with at most this multiple of the data's unit. Predictions are about as
 # large as the data; without a limit, huge terms that cancel would make any violation small.
 LARGE = 10.0

@@ -405,12 +405,12 @@ def _as_proven(  # noqa: PLR0917
     """The certificate that the dual point of the solution's own one proves, if it is better and its ν is the answer's.
 
     The search for a dual point from ν alone may end at a worse one. Where ν is not unique, the answer's is another one
-    that proves as much as a solver's accuracy allows, up to `tol` times the value or its terms.
+    that proves as much as a solver's accuracy allows, up to `tol` times the value without constants, or its terms.
     """
     lower = None if told is None else told.evidence
     if told is None or lower is None or lower.point is None:
         return found
-    exact = found.absolute_gap <= tol * max(found.terms, abs(point.value))
+    exact = found.absolute_gap <= tol * max(found.terms, abs(point.value - reduction.form.constant))
     if not exact and not _is_near(np.concatenate(lower.point.nu), point, max(lower.point.nu_terms, default=0.0)):
         return found
     again = certify_again(reduction, data, point, told, tol)

@@ -87,6 +87,12 @@ class Move(NamedTuple):
     zeta: Array
 
 
+SINGULAR = (
+    "Expected an optimum at which the optimality conditions have a regular derivative; their matrix is singular, as "
+    "where equal rows have several kinks at once. Leave such rows out."
+)
+
+
 @dataclass(frozen=True, eq=False)
 class System:
     """The matrix above at a point: H and J of the equations, the spans of all θ and their norms."""
@@ -223,7 +229,12 @@ class System:
                     rows, columns = at + i * r + np.arange(r), at + j * r + np.arange(r)
                     dense[rows, columns] += N[i, j]
             at += span.w.size
-        return sl.lu_factor(dense, check_finite=False)
+        if not total:
+            return dense, np.arange(0)
+        factor, pivots, info = sl.lapack.dgetrf(dense)  # `lu_factor` would warn of a singular matrix
+        if info > 0:
+            raise KernelOptError(SINGULAR)
+        return factor, pivots
 
     @cached_property
     def _spread(self) -> Array:
@@ -338,10 +349,7 @@ def _inverse(K: sp.csr_array) -> sp.csr_array:
         try:
             inverted = np.linalg.inv(blocks)
         except np.linalg.LinAlgError as error:
-            raise KernelOptError(
-                "Expected an optimum at which the optimality conditions have a regular derivative; their matrix is "
-                "singular, as where equal rows have several kinks at once. Leave such rows out, or give them weights."
-            ) from error
+            raise KernelOptError(SINGULAR) from error
         members = order[starts[chosen][:, None] + np.arange(size)]
         rows.append(np.repeat(members, size, axis=1).ravel())
         columns.append(np.tile(members, (1, size)).ravel())

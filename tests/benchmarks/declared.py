@@ -145,6 +145,22 @@ def cvar_of_hinge(E, D, cp, L, np):
 
 
 @case
+def worst_group_of_hinge(E, D, cp, L, np):
+    th, F = E.theta()
+    loss = cp.pos(1 - cp.multiply(D.c, F + cp.Variable()))
+    return cp.max(cp.hstack([cp.sum(loss[D.group == g]) / np.sum(D.group == g) for g in range(5)])) + 1e-3 * E.square(
+        th
+    ), []
+
+
+@case
+def least_radius_of_a_tube(E, D, cp, L, np):
+    th, F = E.theta()
+    r = cp.Variable(nonneg=True)
+    return r + 0.5 * E.square(th) / D.N, [cp.abs(D.y - F - cp.Variable()) <= r]
+
+
+@case
 def worst_group_of_log_losses(E, D, cp, L, np):
     th, F = E.theta()
     loss = cp.logistic(-cp.multiply(D.c, F + cp.Variable()))
