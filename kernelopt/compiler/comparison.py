@@ -73,9 +73,10 @@ def _differ(problem: cp.Problem, pieces: Pieces, largest: float = 0.0) -> tuple[
     """Two values that differ by more than rounding: of the pieces, and as stated; None where there are none.
     Rounding is that of rows, and of numbers up to the `largest`.
 
-    Columns that graph forms of atoms add have no values beside their solver's: such pieces are not compared.
+    Columns that graph forms of atoms add have no values beside their solver's: such pieces are not compared, nor are
+    those of complex variables, which cvxpy writes in real numbers.
     """
-    if not pieces.is_explicit:
+    if not pieces.is_explicit or any(variable.is_complex() for variable in problem.variables()):
         return None
     x = np.zeros(pieces.n)
     for variable in problem.variables():

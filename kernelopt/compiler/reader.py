@@ -25,7 +25,7 @@ from kernelopt.compiler.linear_maps import MOVES, flat
 from kernelopt.errors import DCPError
 from kernelopt.pieces.form import Cone, Group, Pieces
 from kernelopt.pieces.function import Family
-from kernelopt.support.cvxpy_parts import graph_form, has_graph_form
+from kernelopt.support.cvxpy_parts import graph_form, has_graph_form, in_real_numbers
 from kernelopt.support.types import Array, Ints
 
 
@@ -89,6 +89,7 @@ class Reader:
     def __init__(
         self, problem: cp.Problem, first: Iterable[cp.Variable] = (), of_functions: Iterable[Applied] = ()
     ) -> None:
+        problem, self._parts = in_real_numbers(problem)
         self._problem = problem
         self._applied = {one.value.id: one for one in of_functions}
         skipped = {v.id for one in self._applied.values() for v in (one.value, one.named)}
@@ -266,6 +267,9 @@ class Reader:
             self._within(restriction, self.restrict)
         found = self.entries(value if isinstance(value, cp.Expression) else cp.Constant(value))
         self._passing -= 1
+        alone = found.is_affine and np.all(np.diff(found.M.indptr) == 1) and np.all(found.M.data == 1)
+        if not self._passing and alone and not found.c.any():
+            self._add(Restriction("value", found, node))
         return found
 
     def flattened(self, entries: Entries) -> Entries:
@@ -349,8 +353,11 @@ class Reader:
             return np.arange(at - len(entries), at)
 
         below, equal, cones, bounds, number = [np.arange(0)], [np.arange(0)], [], [np.zeros((0, 2), dtype=int)], 0
-        places = dict[int, Ints]()
+        places, values = dict[int, Ints](), list[tuple[Ints, Any]]()
         for key, (kind, entries, extra) in self._found.items():
+            if kind == "value":
+                values.append((entries.M.indices, extra))
+                continue
             places[key] = put(entries)
             if kind == "below":
                 below.append(places[key])
@@ -367,7 +374,7 @@ class Reader:
         S = sp.csr_array((whole.M.data, place[whole.M.indices], whole.M.indptr), shape=(len(whole), int(kept.sum())))
         pairs = np.concatenate(bounds)
         pairs[:, 0] = place[pairs[:, 0]]
-        columns = {number: place[these] for number, these in self._columns.items()}
+        columns = {self._parts.get(number, number): place[these] for number, these in self._columns.items()}
 
         def based(M: sp.csr_array | None) -> sp.csr_array | None:
             if M is None:
@@ -382,6 +389,7 @@ class Reader:
             S.shape[1], c[kept], 0.0, S, whole.c, tuple(Group(f.family, i, W, based(f.base)) for f, i, W in parts),
             np.concatenate(below), np.concatenate(equal), tuple(cones), pairs, columns,
             {name: np.concatenate([places[key] for key in keys]) for name, keys in stated.items()},
+            tuple((place[own], node) for own, node in values if kept[own].all()),
         )  # fmt: skip
         return RowLayout(tuple(self._found.values()), tuple(functions), c != 0, kept, pieces)
 

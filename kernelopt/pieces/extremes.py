@@ -7,7 +7,7 @@ add up to the weight by construction, and need no equation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import fsum, inf
+from math import ceil, fsum, inf
 
 import numpy as np
 from scipy.special import wrightomega
@@ -38,8 +38,24 @@ def _with_zero(s: Array) -> Array:
     return np.hstack([s, np.zeros((len(s), 1))])
 
 
+def _last(s: Array, count: float) -> Array:
+    """The least of the `count` largest of s₁, …, s_k, 0."""
+    down = -np.sort(-_with_zero(s), axis=1)
+    return np.asarray(down[:, ceil(count) - 1])
+
+
+def _shares_near(s: Array, count: float, near: Array) -> tuple[Array, Array]:
+    """How much of each entry may count: 1 if it is above the last one that counts, 0 to 1 within `near` of that."""
+    more = s - _last(s, count)[:, None]
+    return (more > near[:, None]) * 1.0, (more >= -near[:, None]) * 1.0
+
+
 class Largest(Family):
     """h(s) = max(0, s₁, …, s_k); (wh)*(a) = 0 where a ≥ 0 and Σa ≤ w, else ∞. Reads max, maximum, min, minimum."""
+
+    @property
+    def is_support(self) -> bool:
+        return True
 
     def value(self, s: Array) -> Array:
         return np.asarray(np.maximum(s.max(axis=1), 0.0))
@@ -48,6 +64,12 @@ class Largest(Family):
         """1 for the first largest entry above 0."""
         first = np.arange(s.shape[1]) == s.argmax(axis=1)[:, None]
         return first * (s.max(axis=1) > 0)[:, None] * 1.0
+
+    def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        return _shares_near(s, 1.0, near)
+
+    def sum_near(self, s: Array, near: Array) -> Array:
+        return np.where(s.max(axis=1) > near, 1.0, np.nan)
 
     def highest(self, s: Array, e: Array) -> Array:
         return self.value((s + e) + UNIT * (np.abs(s) + e))
@@ -58,8 +80,8 @@ class Largest(Family):
         return Bounded(np.where(inside, 0.0, inf), np.zeros(len(a)))
 
     def nearest(self, a: Array, w: Array) -> Array:
-        """a without what is negative, divided where its sum exceeds w."""
-        a = np.maximum(a, 0.0)
+        """a without what is negative, or rounding beside w, divided where its sum exceeds w."""
+        a = np.where(a > UNIT * w[:, None], a, 0.0)
         total, inner = totals(a), 1 - 8 * UNIT
         share = np.where(at_most(a, w, 1.0), 1.0, w / np.where(total > 0, total, 1.0) * inner)
         return np.asarray(a * share[:, None])
@@ -108,6 +130,10 @@ class SumOfLargest(Family):
         """How much of the 1st, 2nd … largest counts."""
         return np.clip(self.count - np.arange(k), 0.0, 1.0)
 
+    @property
+    def is_support(self) -> bool:
+        return True
+
     def value(self, s: Array) -> Array:
         down = -np.sort(-_with_zero(s), axis=1)
         return np.asarray(down @ self._shares(down.shape[1]))
@@ -117,6 +143,12 @@ class SumOfLargest(Family):
         found = np.zeros(order.shape)
         np.put_along_axis(found, order, np.broadcast_to(self._shares(order.shape[1]), order.shape), axis=1)
         return found[:, :-1]
+
+    def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        return _shares_near(s, self.count, near)
+
+    def sum_near(self, s: Array, near: Array) -> Array:
+        return np.where(_last(s, self.count) > near, self.count, np.nan)
 
     def highest(self, s: Array, e: Array) -> Array:
         most = s + e + UNIT * (np.abs(s) + e)

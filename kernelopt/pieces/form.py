@@ -101,7 +101,9 @@ class Pieces:
 
     n : number of columns; c, c0 : linear objective; S, s0 : rows; below, equal : rows that are ≤ 0 and = 0
     bounds : (column z, number j of the row below) for z that stand for functions: that row is (function) − z ≤ 0
-    columns : the columns of each variable, by its id; stated : the rows of each stated constraint, by its id
+    columns : the columns of each variable by its id, of an imaginary part by −id; stated : the rows of each stated
+        constraint, by its id
+    values : columns that are the values of atoms, and what holds these as its `value`
     known : what was found out about the rows, and about which columns cost anything; see `once`
     """
 
@@ -117,6 +119,7 @@ class Pieces:
     bounds: Ints
     columns: dict[int, Ints]
     stated: dict[int, Ints] = field(default_factory=dict)
+    values: tuple[tuple[Ints, Any], ...] = ()
     known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, name: Any, find: Callable[[Pieces], T]) -> T:
@@ -157,7 +160,13 @@ class Pieces:
     @of_rows
     def is_explicit(self) -> bool:
         """Whether each column is that of a variable, or bounds a function: graph forms have further ones."""
-        return len(np.unique(np.concatenate([self.bounds[:, 0], *self.columns.values()]))) == self.n
+        return not len(self.local)
+
+    @of_rows
+    def local(self) -> Ints:
+        """The columns of graph forms, which are no variables and bound no function: a point does not tell their
+        values."""
+        return np.setdiff1d(np.arange(self.n), np.concatenate([self.bounds[:, 0], *self.columns.values()]))
 
     @of_rows
     def twins(self) -> Twins:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from math import inf
+from math import inf, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +63,11 @@ class Family(ABC):
         return False
 
     @property
+    def is_support(self) -> bool:
+        """Whether h is a support function, so that (wh)* is 0 on its domain."""
+        return False
+
+    @property
     def heads(self) -> Ints:
         """Of a cone, the entries that grow towards its inside."""
         return np.arange(0)
@@ -78,6 +83,15 @@ class Family(ABC):
     @abstractmethod
     def slope(self, s: Array) -> Array:
         """An element of ∂hᵢ(sᵢ), (m, k)."""
+
+    def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        """The least and the largest value of each entry of subgradients at points within `near` (m,) of s, nearly."""
+        slope = self.slope(s)
+        return slope, slope
+
+    def sum_near(self, s: Array, near: Array) -> Array:
+        """The sum of the entries of all these subgradients; NaN where it is not the same."""
+        return np.full(len(s), nan)
 
     @abstractmethod
     def highest(self, s: Array, e: Array) -> Array:
@@ -145,6 +159,10 @@ class OfOneNumber(Family):
             low, high = self.slopes(s[:, 0])
         return np.where(np.isfinite(high), high, low)[:, None]
 
+    def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        with np.errstate(all="ignore"):
+            return self.slopes(s[:, 0] - near)[0][:, None], self.slopes(s[:, 0] + near)[1][:, None]
+
     def highest(self, s: Array, e: Array) -> Array:
         """A convex function is largest at an end."""
         with np.errstate(all="ignore"):
@@ -170,6 +188,9 @@ class OfOneNumber(Family):
 
     def nearest(self, a: Array, w: Array) -> Array:
         low, high = self.ends(w)
+        if not w.all():  # the domain of (0·h)*, the support function of h's domain
+            low = np.where(w > 0, low, -inf if np.isfinite(self.inside[0]) else 0.0)
+            high = np.where(w > 0, high, inf if np.isfinite(self.inside[1]) else 0.0)
         return np.clip(a[:, 0], low, high)[:, None]
 
     def prox(self, z: Array, tau: Array, w: Array) -> Array:

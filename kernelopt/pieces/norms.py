@@ -54,6 +54,14 @@ class Radial(Family):
         rate = self.shape.slopes(length)[0]
         return np.asarray(np.where(length > 0, rate / np.where(length > 0, length, 1.0), 0.0)[:, None] * s)
 
+    def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        length = _length(s)
+        at_zero, unit = (length <= near)[:, None], s / np.where(length > 0, length, 1.0)[:, None]
+        least, most = self.shape.slopes(length - near)[0], self.shape.slopes(length + near)[1]
+        both = least[:, None] * unit, most[:, None] * unit
+        high = np.where(at_zero, most[:, None], np.maximum(*both))
+        return np.where(at_zero, -high, np.minimum(*both)), high
+
     def highest(self, s: Array, e: Array) -> Array:
         most = (_length_above(s) + _length_above(e)) * (1 + 2 * UNIT)
         value = self.shape.of(most)
@@ -109,6 +117,10 @@ class RowNorm(Family):
 
     p: float
 
+    @property
+    def is_support(self) -> bool:
+        return True
+
     def value(self, s: Array) -> Array:
         return _length(s, self.p)
 
@@ -120,6 +132,17 @@ class RowNorm(Family):
             first = np.arange(s.shape[1]) == np.abs(s).argmax(axis=1)[:, None]
             return np.sign(s) * first * (length > 0)
         return np.asarray(np.sign(s) * np.where(share > 0, share ** (self.p - 1), 0.0))
+
+    def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        slope, size, near = self.slope(s), np.abs(s), near[:, None]
+        length = _length(s, self.p)[:, None]
+        at_zero = size <= near if self.p == 1 else length <= near
+        tied = (size >= length - near) & (self.p == inf)
+        low, high = (
+            np.where(tied, np.minimum(np.sign(s), 0.0), slope),
+            np.where(tied, np.maximum(np.sign(s), 0.0), slope),
+        )
+        return np.where(at_zero, -1.0, low), np.where(at_zero, 1.0, high)
 
     def highest(self, s: Array, e: Array) -> Array:
         return np.asarray((_length_above(s, self.p) + _length_above(e, self.p)) * (1 + 2 * UNIT))

@@ -54,6 +54,7 @@ from cvxpy.expressions.leaf import Leaf
 from cvxpy.lin_ops.canon_backend import TensorRepresentation
 from cvxpy.lin_ops.lin_utils import get_id
 from cvxpy.problems.problem import SolverStats
+from cvxpy.reductions.complex2real.complex2real import Complex2Real
 from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
 from cvxpy.reductions.dcp2cone.cone_matrix_stuffing import ConeMatrixStuffing
 from cvxpy.reductions.inverse_data import InverseData
@@ -589,3 +590,26 @@ def clarabel_answer(solver: Any, seconds: float = inf) -> Any:
 def clarabel_cones(**dims: Any) -> Any:
     """Clarabel's cones from cvxpy's names and sizes: zero, nonneg, soc, psd, exp, p3d, pnd."""
     return dims_to_solver_cones(SimpleNamespace(**dims))
+
+
+class _KeptLeaves(Complex2Real):
+    """Remembers which expressions stand for the real and the imaginary part of each leaf."""
+
+    def canonicalize_tree(self, expr: Any, real2imag: Any, leaf_map: Any) -> Any:
+        self.leaves = leaf_map
+        return super().canonicalize_tree(expr, real2imag, leaf_map)
+
+
+def in_real_numbers(problem: cp.Problem) -> tuple[cp.Problem, dict[int, int]]:
+    """The problem with real and imaginary parts of complex variables, and what the ids of these variables stand for:
+    the id of a complex variable, negative for the imaginary part. The problem itself where it has none."""
+    if not any(variable.is_complex() for variable in problem.variables()):
+        return problem, {}
+    reduction = _KeptLeaves()
+    found, _ = reduction.apply(problem)
+    parts = dict[int, int]()
+    for leaf, both in reduction.leaves.items():
+        if isinstance(leaf, cp.Variable) and leaf.is_complex():
+            for part, sign in zip(both, (1, -1), strict=True):
+                parts |= {variable.id: sign * leaf.id for variable in (part.variables() if part is not None else ())}
+    return found, parts

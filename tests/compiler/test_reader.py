@@ -201,7 +201,9 @@ def test_variables_come_first():
     assert P.columns[z.id].tolist() == [0, 1, 2] and P.columns[y.id].tolist() == [3, 4]
 
 
-def test_complex_numbers_are_refused():
+def test_complex_variables_have_columns_for_both_parts():
     x = cp.Variable(2, complex=True)
-    with pytest.raises(DCPError, match="real numbers"):
-        read(cp.Problem(cp.Minimize(cp.norm(x - 1j))))
+    found = read(cp.Problem(cp.Minimize(cp.norm(x - 1j)), [cp.real(x) >= 1]))
+    at = np.zeros(found.n)
+    at[found.columns[x.id]], at[found.columns[-x.id]] = [1.0, 2.0], [1.0, 5.0]
+    assert found.sums(found.settled(at))[0] == pytest.approx(np.sqrt(1 + 4 + 16))

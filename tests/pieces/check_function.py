@@ -4,6 +4,8 @@ import mpmath as mp
 import numpy as np
 from mpmath import mpf
 
+from kernelopt.pieces.norms import Radial
+
 DIGITS = 50
 # What the value of h, and the gap of the Fenchel-Young inequality at a prox, may be off by, relative to their terms.
 CLOSE = 1e-11
@@ -25,6 +27,7 @@ def check_function(family, formulas, s, rng):
         assert np.isfinite(_at(family, nearest, w).value).all(), "nearest is in the domain"
         _boxes(family, conjugate, np.vstack([inside, nearest]), np.concatenate([w, w]), rng)
         _prox(family, formulas, 3 * rng.normal(size=s.shape), w, rng)
+        _near(family, s, rng)
 
 
 def _exact(function, i, x, *more):
@@ -49,6 +52,28 @@ def _values(family, formula, s, rng):
     most = family.highest(s, e)
     for t in (s - e, s + e, s + e * rng.uniform(-1, 1, size=s.shape)):
         assert all(mpf(most[i]) >= _exact(formula, i, t[i]) for i in range(m)), "highest holds in the box"
+
+
+def _near(family, s, rng):
+    """Slopes at points nearby are between the ends, and their sum is the one that is told; a support function is
+    homogeneous. Lengths are told along their direction."""
+    near = np.exp(rng.normal(size=len(s)))
+    for at in (s, np.round(s)):  # where entries tie, too
+        low, high = family.slopes_near(at, near)
+        total = family.sum_near(at, near)
+        for _ in range(5):
+            share = rng.uniform(-1, 1, size=(len(at), 1 if isinstance(family, Radial) else at.shape[1]))
+            direction = at / np.maximum(np.linalg.norm(at, axis=1, keepdims=True), 1e-300)
+            step = direction * share if isinstance(family, Radial) else share / (2 * np.sqrt(at.shape[1]))
+            moved = at + near[:, None] * step
+            slope, room = family.slope(moved), CLOSE * (1 + np.abs(low) + np.abs(high))
+            finite = np.isfinite(family.value(at - near[:, None])) & np.isfinite(family.value(at + near[:, None]))
+            bent = np.isfinite(low) & np.isfinite(high) & (low < high) & finite[:, None]
+            assert np.all(((slope >= low - room) & (slope <= high + room))[bent]), "slopes nearby are between the ends"
+            told = finite & np.isfinite(total)
+            np.testing.assert_allclose(slope.sum(axis=1)[told], total[told], rtol=CLOSE)
+    if family.is_support:
+        np.testing.assert_allclose(family.value(2 * s), 2 * family.value(s), rtol=CLOSE)
 
 
 def _conjugates_at_slopes(family, formula, conjugate, s, w):
