@@ -2,40 +2,60 @@
 
 cvxpy's solvers tell ν and the multipliers of stated constraints. A row with a prediction that stands in no other row
 has the multiplier (−ν − c)/S. Of functions within row j, a = ωh′(s) with ω = w₀ + w·(the multiplier of row j), which is
-found from the functions whose a is known, from the inside out. Other rows have the slopes at the point.
+found from the functions whose a is known, from the inside out. Other rows have the slopes at the point; those of
+functions at kinks, of constraints and of cones are found together, by least squares or by a small cone program.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import splu
+
+from kernelopt.certificate.parts import subgradients
+from kernelopt.certificate.pieces_checker import cones
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.conic_form import Cones
 from kernelopt.compiler.iterate import Iterate, in_columns
-from kernelopt.pieces.form import Group, Pieces
-from kernelopt.pieces.function import OfOneNumber
+from kernelopt.compiler.representer import Reduction
+from kernelopt.errors import MemoryLimitError
+from kernelopt.pieces.form import Pieces
+from kernelopt.solvers import cone_program
 from kernelopt.support.types import Array, Ints
 
 TURNS = 6  # of functions within functions
+ROUNDS = 10  # of least squares, each with more multipliers at the ends of their intervals
+# Relative to the largest multiplier: those of a cone that are smaller count as 0; up to LITTLE only if −s·a is at least
+# this share of the lengths, which an optimum does not leave.
+NOTHING, LITTLE, ORTHOGONAL = 1e-8, 1e-5, 1e-2
+STIFF = 10.0  # τ as a multiple of the largest |s|
+WEAK = 1e-13  # relative: the weight of multipliers themselves in least squares
 STEEP = 1e-9  # relative to the largest slope: smaller ones say nothing about ω
 # Relative to arguments, and to slopes: a kink within NEAR of a solver's point may be active, and slopes that differ by
 # more than SAME have one between them.
-NEAR, SAME = 1e-5, 1e-3
+NEAR, SAME = 1e-6, 1e-3
+NOT_FAR = 1e-4  # the same, where least squares find out whether it is active, and for constraints
 
 
 @np.errstate(all="ignore")  # outside of domains
-def rows_near(form: CanonicalForm, pieces: Pieces, point: Iterate) -> Array | None:
-    """The multipliers; None with cones, and where some are not finite."""
-    if pieces.cones or any(nu is None for nu in point.nu):
+def rows_near(reduction: Reduction, pieces: Pieces, point: Iterate, by_nu: bool = True) -> Array | None:
+    """The multipliers; without `by_nu` those that the point alone determines. None where some are not finite."""
+    form = reduction.form
+    if by_nu and (not point.nu or any(nu is None for nu in point.nu)):
         return None
-    s = pieces.rows(pieces.settled(in_columns(form, pieces, point)))
+    x = pieces.settled(in_columns(form, pieces, point))
+    s = pieces.rows(x)
     a, known = np.zeros(len(s)), np.zeros(len(s), dtype=bool)
     for constraint in form.outer.constraints:
         rows, told = pieces.stated.get(constraint.id), point.duals.get(constraint.id, ())
-        if rows is not None and len(told) == 1 and told[0] is not None and np.size(told[0]) == len(rows):
+        if by_nu and rows is not None and len(told) == 1 and told[0] is not None and np.size(told[0]) == len(rows):
             a[rows], known[rows] = np.ravel(dense(told[0]), order="F"), True
-    rows, values = _of_predictions(form, pieces, point)
-    a[rows], known[rows] = values, True
+    if by_nu:
+        rows, values = _of_predictions(form, pieces, point)
+        a[rows], known[rows] = values, True
     slopes = [group.family.slope(s[group.rows]) for group in pieces.groups]
     for _ in range(TURNS):
         before = known.sum()
@@ -48,9 +68,12 @@ def rows_near(form: CanonicalForm, pieces: Pieces, point: Iterate) -> Array | No
             free = ~known[group.rows]
             a[group.rows[free]] = (group.omega(w)[:, None] * slope)[free]
         a[:] = np.where(known, a, pieces.twins.sign * a[pieces.twins.row])
+        z, rows = pieces.bounds[:, 0], pieces.below[pieces.bounds[:, 1]]
+        z, rows = z[~known[rows]], rows[~known[rows]]
+        a[rows] = np.maximum(a[rows] + (pieces.c + pieces.slopes(a))[z], 0.0)  # g vanishes at z, whose entry is −1
         if np.array_equal(a, before):
             break
-    _completed(form, pieces, point, s, a, known)
+    _completed(reduction, pieces, point, (x, a, known), by_nu)
     return a if np.isfinite(a).all() else None
 
 
@@ -61,22 +84,271 @@ def _predictions(form: CanonicalForm, pieces: Pieces, point: Iterate) -> tuple[I
     return np.concatenate([np.arange(0), *u]).astype(int), np.concatenate([np.zeros(0), *nu])
 
 
-def _completed(  # noqa: PLR0917
-    form: CanonicalForm, pieces: Pieces, point: Iterate, s: Array, a: Array, known: np.ndarray
+def rows_at_kinks(form: CanonicalForm, pieces: Pieces, point: Iterate, a: Array) -> Ints:
+    """Rows whose multipliers the point does not determine: of functions at kinks, and of constraints."""
+    s = pieces.rows(pieces.settled(in_columns(form, pieces, point)))
+    found = _open_rows(pieces, s, np.append(1.0, a[pieces.below]), np.zeros(len(a), dtype=bool), NOT_FAR)
+    return np.concatenate([found.rows, pieces.below, pieces.equal, *(cone.rows for cone in pieces.cones)])
+
+
+class _Open(NamedTuple):
+    """Rows whose multipliers are unknown, the intervals of these, and sums of some of them: (numbers of rows, sum)."""
+
+    rows: Ints
+    low: Array
+    high: Array
+    sums: list[tuple[Ints, float]]
+
+
+class _System(NamedTuple):
+    """Moves δ of unknown multipliers with Aδ = left, nearly, and low ≤ before + δ ≤ high.
+
+    width : the unit in which moves are small
+    """
+
+    A: sp.csr_array
+    left: Array
+    before: Array
+    low: Array
+    high: Array
+    width: Array
+
+
+def _completed(
+    reduction: Reduction, pieces: Pieces, point: Iterate, at: tuple[Array, Array, np.ndarray], by_nu: bool
 ) -> None:
-    """Where ν is not met at a prediction with one loss that is at a kink, that loss has the rest of it."""
-    u, nu = _predictions(form, pieces, point)
-    bent = np.zeros(len(a), dtype=bool)
+    """Multipliers at kinks, of constraints and of cones by least squares: g_u = −ν, and g = 0 in free columns.
+
+    Without ν, Bᵀν = Σ μⱼ·(a subgradient of norm j at θ̂) with unknown μⱼ. Moves are small relative to the lengths of
+    intervals, and to multipliers of constraints.
+    """
+    x, a, known = at
+    s, twins = pieces.rows(x), pieces.twins
+    found = _open_rows(pieces, s, np.append(1.0, a[pieces.below]), known)
+    bounds = pieces.below[pieces.bounds[:, 1]]
+    own = bounds[~known[bounds] & (twins.row[bounds] == bounds)]
+    given = np.append(np.setdiff1d(np.concatenate([pieces.below, pieces.equal]), bounds), own)
+    of_cones = np.concatenate([np.arange(0), *(cone.rows.ravel() for cone in pieces.cones)])
+    count, rows = len(found.rows), np.concatenate([found.rows, given, of_cones])
+    if not len(rows):
+        return
+    low = np.where(np.isin(given, pieces.below), 0.0, -np.inf)
+    low = np.concatenate([found.low, low, np.full(len(of_cones), -np.inf)])
+    high = np.append(found.high, np.full(len(rows) - count, np.inf))
+    moves = _with_followers(pieces, s, known, rows)
+    A, left = (_with_nu(reduction.form, pieces, point, a, moves) if by_nu
+               else _without_nu(reduction, pieces, point, a, moves))  # fmt: skip
+    for numbers, summed in found.sums:
+        entries = np.ones(len(numbers)), (np.zeros(len(numbers), dtype=int), numbers)
+        A = sp.csr_array(sp.vstack([A, sp.csr_array(entries, shape=(1, A.shape[1]))]))
+        left = np.append(left, summed - a[rows[numbers]].sum())
+    before, most = a[rows], np.abs(a).max(initial=0.0) + np.abs(left).max(initial=0.0)
+    if not np.isfinite(most):
+        return
+    mu = np.zeros(A.shape[1] - len(rows))
+    before, low, high = np.append(before, mu), np.append(low, mu), np.append(high, mu + np.inf)
+    width, total = np.minimum(high - low, most), _totals(pieces, x, s)
+    if not len(of_cones):  # a bound of a function that nothing else holds, and what is slack, stay as they are
+        met = np.abs(total[given]) <= _near(pieces, s, (np.abs(s) + np.abs(pieces.s0))[given][:, None], NOT_FAR)
+        held = known[given] | np.isin(given, own)
+        width[count : len(rows)] = np.where(held, np.abs(before[count : len(rows)]), most * met)
+        a += moves @ _by_steps(_System(A, left, before, low, high, width))[: len(rows)]
+        return
+    slack = np.concatenate([s[found.rows] * _by_local(pieces)[found.rows], total[given], s[of_cones], mu])
+    system = _System(A, left, before, low, high, width)
+    a += moves @ _by_cones(system, pieces, slack, len(rows) - len(of_cones))[: len(rows)]
+    _drop(pieces, s, a)
+
+
+def _drop(pieces: Pieces, s: Array, a: Array) -> None:
+    """Multipliers of cones that are a solver's inaccuracy become 0: nothing beside the largest, or little and not
+    orthogonal to s."""
+    most, local = float(np.abs(a).max(initial=0.0)), _by_local(pieces)
+    for kind, rows, _ in cones(pieces):
+        each = rows.reshape((-1, 3) if kind == "exp" else (1, -1))
+        size, lengths = np.abs(a[each]).max(axis=1), np.linalg.norm(a[each], axis=1) * np.linalg.norm(s[each], axis=1)
+        apart = (-np.sum(a[each] * s[each], axis=1) >= ORTHOGONAL * lengths) & ~local[each].any(axis=1)
+        a[each[(size <= NOTHING * most) | (apart & (size <= LITTLE * most))]] = 0.0
+
+
+def _totals(pieces: Pieces, x: Array, s: Array) -> Array:
+    """The rows, those of inequalities with the functions that they hold."""
+    found = s.copy()
+    found[pieces.below] = np.nan_to_num(pieces.sums(x)[1:])
+    return found
+
+
+def _with_followers(pieces: Pieces, s: Array, known: np.ndarray, rows: Ints) -> sp.csc_array:
+    """How all multipliers move with those of some rows (m, k): (I − T)⁻¹ of unit moves.
+
+    Multipliers of functions inside of a row move with that row's, in proportion to slopes at the point, and those of
+    twins with each other.
+    """
+    m, twins = len(s), pieces.twins
+    tied = np.flatnonzero((twins.row != np.arange(m)) & ~known)
+    parts = [(twins.sign[tied], tied, twins.row[tied])]
     for group in pieces.groups:
-        if group.rows.shape[1] == 1:
-            bent[group.rows[:, 0]] |= ~_is_smooth(group, s) & ~known[group.rows[:, 0]]
-    S = pieces.by_columns
-    owner = np.repeat(np.arange(pieces.n), np.diff(S.indptr))
-    counts = np.bincount(owner, bent[S.indices], pieces.n)
-    left = np.zeros(pieces.n)
-    left[u] = -nu - (pieces.c + pieces.slopes(a))[u]
-    some = bent[S.indices] & (counts[owner] == 1)
-    a[S.indices[some]] += left[owner[some]] / S.data[some]
+        inner, owner = group.weights.indices > 0, np.repeat(np.arange(len(group.rows)), np.diff(group.weights.indptr))
+        function, number = owner[inner], group.weights.indices[inner]
+        values = group.family.slope(s[group.rows])[function] * group.weights.data[inner][:, None]
+        values = values * ~known[group.rows[function]]
+        parts.append(
+            (values.ravel(), group.rows[function].ravel(), np.repeat(pieces.below[number - 1], values.shape[1]))
+        )
+    entries, at, by = (np.concatenate(each) for each in zip(*parts, strict=True))
+    T = sp.csr_array((np.nan_to_num(entries), (at, by)), shape=(m, m))
+    found = more = sp.csc_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=(m, len(rows)))
+    for _ in range(TURNS if T.nnz else 0):
+        more = sp.csc_array(T @ more)
+        if not more.nnz:
+            break
+        found = found + more
+    return sp.csc_array(found)
+
+
+def _with_nu(
+    form: CanonicalForm, pieces: Pieces, point: Iterate, a: Array, moves: sp.csc_array
+) -> tuple[sp.csr_array, Array]:
+    """What moves of multipliers add to g, and what is missing of −ν and of 0, in all columns but those of t."""
+    aim, counts = np.zeros(pieces.n), ~pieces.twins.settled
+    counts[[pieces.columns[norm.t.id][0] for norm in form.norms]] = False
+    u, nu = _predictions(form, pieces, point)
+    aim[u] = -nu
+    columns = np.flatnonzero(counts)
+    return sp.csr_array(pieces.by_columns[:, columns].T @ moves), (aim - pieces.c - pieces.slopes(a))[columns]
+
+
+def _without_nu(
+    reduction: Reduction, pieces: Pieces, point: Iterate, a: Array, moves: sp.csc_array
+) -> tuple[sp.csr_array, Array]:
+    """The same with Bᵀν = Σ μⱼBᵀnⱼMⱼᵀ for predictions, and g_t = μⱼ, for moves and all μⱼ; n of subgradients at θ̂."""
+    form, g, S = reduction.form, pieces.c + pieces.slopes(a), pieces.by_columns
+    t = np.array([pieces.columns[norm.t.id][0] for norm in form.norms], dtype=int)
+    counts = ~pieces.twins.settled
+    counts[np.concatenate([t, *(pieces.columns[link.u.id] for link in form.predictions if link.u is not None)])] = False
+    columns = np.flatnonzero(counts)
+    none = sp.csr_array((len(columns), len(t)))
+    blocks = [sp.hstack([S[:, columns].T @ moves, none]), sp.hstack([S[:, t].T @ moves, -sp.eye_array(len(t))])]
+    left = [-g[columns], -g[t]]
+    for number, link in enumerate(form.predictions):
+        factor, js = reduction.factors[link.theta], list(form.norms_of(link.theta))
+        slopes, at_zero = subgradients(reduction, number, js, point)
+        if link.u is None or at_zero.any() or not isinstance(factor.B, np.ndarray):
+            continue
+        u = pieces.columns[link.u.id].reshape(-1, link.theta.outputs or 1, order="F")
+        B, of_mu = factor.B[link.take[: len(u)]].T, np.zeros((u.shape[1] * factor.rank, len(t)))
+        for j, slope in zip(js, slopes, strict=True):
+            of_mu[:, j] = (factor.B.T @ slope @ form.norms[j].right.T).T.ravel()
+        moved = np.vstack([B @ (S[:, own].T @ moves).toarray() for own in u.T])
+        blocks.append(sp.csr_array(np.hstack([moved, of_mu])))
+        left.append(-np.concatenate([B @ g[own] for own in u.T]))
+    return sp.csr_array(sp.vstack(blocks)), np.concatenate(left)
+
+
+def _by_steps(system: _System) -> Array:
+    """Moves that leave their intervals stay at the ends, and the others are found again."""
+    A, left, before, low, high, width = system
+    moved, free = np.zeros(len(before)), np.ones(len(before), dtype=bool)
+    for _ in range(ROUNDS):
+        some = sp.csr_array(A[:, np.flatnonzero(free)] * width[free])
+        G = sp.csc_array(some.T @ some)
+        most = float(G.diagonal().max(initial=0.0))
+        if not most > 0:
+            break
+        G = sp.csc_array(G + WEAK * most * sp.eye_array(G.shape[0]))
+        moved[free] = width[free] * splu(G).solve(some.T @ (left - A @ np.where(free, 0.0, moved)))
+        out = free & ((before + moved < low) | (before + moved > high))
+        moved = np.clip(before + moved, low, high) - before
+        if not out.any():
+            break
+        free &= ~out
+    return moved
+
+
+def _by_cones(system: _System, pieces: Pieces, slack: Array, start: int) -> Array:
+    """Moves after which −a is in the dual cones of the rows from `start` on, by a cone solver in units of the largest.
+
+    min ‖Aδ − left‖ − slack·δ/τ: −slack·a ≥ 0 is 0 at an optimum, and chooses among the a that fit. With τ a multiple
+    of |s| they fit as well as any do. The duals of exponential and power cones are these cones after a linear map.
+    """
+    A, left, before, low, high, width = system
+    n, k, unit = len(before), len(left), float(np.abs(left).max(initial=0.0) + np.abs(before).max(initial=0.0)) or 1.0
+    whole, every = sp.eye_array(n + 1, format="csr"), np.arange(n)  # the unknowns are δ and ‖Aδ − left‖
+    up, down = every[np.isfinite(high)], every[np.isfinite(low)]
+    shape, kinds, at = dict[str, list[Any]](soc=[k + 1]), dict[str, list[Any]](), start
+    for kind, own, extra in cones(pieces):
+        kinds.setdefault(kind, []).append((at + np.arange(len(own)), extra))
+        at += len(own)
+    zero, wide = np.zeros(1), sp.csr_array(sp.hstack([A, sp.csr_array((k, 1))]))
+    rows, b = [whole[up], -whole[down], -whole[[n]], -wide], [(high - before)[up], (before - low)[down], zero, -left]
+    for kind in ("soc", "psd", "exp", "power", "generalized_power"):
+        for place, extra in kinds.get(kind, ()):
+            T = _to_primal(kind, len(place), extra)
+            rows, b = [*rows, T @ whole[place]], [*b, -T @ before[place]]
+            shape.setdefault(kind, []).append(len(place) if kind == "soc" else extra)
+    triples = sum(len(place) // 3 for place, _ in kinds.get("exp", ()))
+    together = Cones(
+        zero=0, nonneg=len(up) + len(down), soc=tuple(shape["soc"]), psd=tuple(shape.get("psd", ())), exp=triples,
+        power=tuple(shape.get("power", ())), generalized_power=tuple(shape.get("generalized_power", ())),
+    )  # fmt: skip
+    curved = np.append(WEAK * (unit / np.where(width > 0, width, unit)) ** 2, 0.0)
+    costs = np.append(-slack / (STIFF * (float(np.abs(slack).max(initial=0.0)) or 1.0)), 1.0)
+    try:
+        found = cone_program.answered(curved, costs, sp.csc_array(sp.vstack(rows)), np.concatenate(b) / unit, together)
+    except (ArithmeticError, MemoryLimitError):
+        return np.zeros(n)
+    moved = unit * np.array(found.x)[:n]
+    return moved if np.isfinite(moved).all() else np.zeros(n)
+
+
+def _to_primal(kind: str, size: int, extra: Any) -> sp.csr_array:
+    """T with T·z in the cone where z is in its dual: (u − v, −u, w) for exponential cones, zᵢ/αᵢ for powers."""
+    if kind == "exp":
+        T = np.array([[1.0, -1.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+        return sp.csr_array(sp.kron(sp.eye_array(size // 3), T))
+    if kind in ("power", "generalized_power"):
+        alpha = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
+        return sp.csr_array(sp.diags_array(np.append(1 / alpha, 1.0)))
+    return sp.csr_array(sp.eye_array(size))
+
+
+def _open_rows(pieces: Pieces, s: Array, w: Array, known: np.ndarray, share: float = NEAR) -> _Open:
+    """The rows of functions at kinks whose multipliers are not known."""
+    parts, sums, at = [(np.arange(0), np.zeros(0), np.zeros(0))], list[tuple[Ints, float]](), 0
+    for group in pieces.groups:
+        rows, omega, here = group.rows, group.omega(w)[:, None], s[group.rows]
+        near = _near(pieces, s, here, share)
+        if group.family.is_support:
+            near = np.where(_by_local(pieces)[rows].any(axis=1), np.inf, near)
+        low, high = group.family.slopes_near(here, near)
+        is_open = _differs(low, high) & (~known[rows].any(axis=1) & (omega[:, 0] > 0))[:, None]
+        total, slopes = group.family.sum_near(here, near), group.family.slope(here)
+        numbers = at - 1 + np.cumsum(is_open).reshape(is_open.shape)
+        for i in np.flatnonzero(is_open.any(axis=1) & np.isfinite(total)):
+            rest = float(total[i] - slopes[i] @ ~is_open[i])
+            sums.append((numbers[i, is_open[i]], rest * float(omega[i, 0])))
+        parts.append((rows[is_open], (omega * low)[is_open], (omega * high)[is_open]))
+        at += int(np.count_nonzero(is_open))
+    rows, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return _Open(rows, low, high, sums)
+
+
+def _by_local(pieces: Pieces) -> np.ndarray:
+    """Whether rows hold columns of graph forms, at which a point has no values."""
+    local = np.setdiff1d(pieces.local, np.concatenate([np.arange(0), *(columns for columns, _ in pieces.values)]))
+    if not len(local):
+        return np.zeros(len(pieces.s0), dtype=bool)
+    return np.asarray(abs(pieces.by_columns[:, local]).sum(axis=1) > 0)
+
+
+def _near(pieces: Pieces, s: Array, here: Array, share: float = NEAR) -> Array:
+    """The distance at which kinks may be active, relative to arguments and to the largest one of all functions."""
+    most = max((float(np.abs(s[group.rows]).max(initial=0.0)) for group in pieces.groups), default=0.0)
+    return np.asarray(share * (np.abs(here).max(axis=1) + most))
+
+
+def _differs(low: Array, high: Array) -> np.ndarray:
+    return np.asarray(high - low > SAME * (np.abs(low) + np.abs(high)))
 
 
 def _of_predictions(form: CanonicalForm, pieces: Pieces, point: Iterate) -> tuple[Ints, Array]:
@@ -99,7 +371,9 @@ def _outwards(pieces: Pieces, s: Array, slopes: list[Array], a: Array, known: np
         if group.is_outer:
             continue
         size = np.sum(slope**2, axis=1)
-        usable = known[group.rows].all(axis=1) & (size > STEEP**2 * size.max(initial=0.0)) & _is_smooth(group, s)
+        near = _near(pieces, s, s[group.rows])
+        smooth = ~_differs(*group.family.slopes_near(s[group.rows], near)).any(axis=1)
+        usable = known[group.rows].all(axis=1) & (size > STEEP**2 * size.max(initial=0.0)) & smooth
         omega = np.sum(a[group.rows] * slope, axis=1) / np.where(size > 0, size, 1.0)
         W = group.weights
         owner = np.repeat(np.arange(len(group.rows)), np.diff(W.indptr))
@@ -112,13 +386,3 @@ def _outwards(pieces: Pieces, s: Array, slopes: list[Array], a: Array, known: np
     rows, twins = pieces.below[some], pieces.twins
     a[rows], known[rows] = np.maximum(products[some] / squares[some], 0.0), True
     a[twins.row[rows]], known[twins.row[rows]] = twins.sign[rows] * a[rows], True
-
-
-def _is_smooth(group: Group, s: Array) -> np.ndarray:
-    """Whether functions of one number have no kink near s; others count as smooth."""
-    if not isinstance(group.family, OfOneNumber):
-        return np.ones(len(group.rows), dtype=bool)
-    at = s[group.rows[:, 0]]
-    near = NEAR * (np.abs(at) + np.abs(at).mean())
-    low, high = group.family.slopes(at - near)[0], group.family.slopes(at + near)[1]
-    return np.asarray(high - low <= SAME * (np.abs(low) + np.abs(high)))

@@ -20,12 +20,13 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.solvers import engines, outer_dual
+from kernelopt.solvers import cone_program, engines
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
 
+LEAST = 2.0**-537  # the root of the least double
 MET = 1e-12  # relative to the sizes of a constraint's terms: violations up to this count as rounding
 ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
 
@@ -147,8 +148,16 @@ def _errors(reduction: Reduction, pieces: Pieces, point: Iterate, scales: list[t
         if link.u is not None:
             off[pieces.columns[link.u.id]] = e
     for norm, e in zip(form.norms, _errors_of_norms(reduction, point, scales, asked), strict=True):
-        off[pieces.columns[norm.t.id]] = e
+        off[pieces.columns[norm.t.id]] = e + _underflow(reduction, point, norm)
     return off
+
+
+def _underflow(reduction: Reduction, point: Iterate, norm: NormLink) -> float:
+    """By how much ‖θM − f‖ may exceed its computed value since squares underflow: each by less than 2⁻¹⁰⁷⁴."""
+    factor = reduction.factors[norm.view.theta]
+    parts = zip(reduction.form.predictions, point.v, strict=True)
+    count = sum(np.count_nonzero(v) for link, v in parts if link.theta is norm.view.theta)
+    return float(np.sqrt(count) * LEAST * max(1.0, 1 / np.sqrt(factor.scale)))
 
 
 def _sizes(pieces: Pieces, x: Array, value: float) -> tuple[float, float, float]:
@@ -211,7 +220,7 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     t = norms_at_zero(reduction)
     found = None if t.any() else engines.value_at_zero(reduction, data)
     if found is None and reduction.form.has_cones:
-        found = outer_dual.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
+        found = cone_program.value_at(data.form, np.concatenate([np.zeros(sum(map(len, data.form.u))), t]))
     return found if found is not None and isfinite(found) else None
 
 

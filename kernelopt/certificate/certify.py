@@ -10,17 +10,15 @@ up to rounding. νᵀQν comes from a pass over the kernel's own values, or from
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelopt.certificate import cone_bounds, on_pieces, slopes
+from kernelopt.certificate import on_pieces, slopes
 from kernelopt.certificate.all_rows import rows_near
 from kernelopt.certificate.attained import UpperBound, at_zero, notes_at_zero, upper_bound
-from kernelopt.certificate.claim import Bound
 from kernelopt.certificate.gram import (
     CHEAP,
     COMPUTED,
@@ -31,10 +29,8 @@ from kernelopt.certificate.gram import (
     PRODUCTS,
     SAMPLED,
     STREAMED,
-    gram_of,
 )
-from kernelopt.certificate.handover import checked, free_features
-from kernelopt.certificate.multipliers import norm_multipliers
+from kernelopt.certificate.links import free_features
 from kernelopt.certificate.report import (
     CAP,
     ESTIMATE,
@@ -53,8 +49,8 @@ from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.pieces.form import Pieces
 from kernelopt.solvers import assemble
-from kernelopt.solvers.outer_dual import PROXIMAL
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array
@@ -68,19 +64,10 @@ FLAT = 1e-6
 # Relative to P₀ − P, the improvement over θ = 0: errors of predictions up to this may raise the floor of the gap. No
 # multipliers can close such errors, and they are negligible beside the improvement.
 OPEN = 1e-10
-# Relative room between ‖mⱼ‖ and its multiplier μⱼ where a cone solver finds all multipliers at once, tried in this
-# order. A larger room costs more of the bound; a smaller one may be below the solver's accuracy, 1e-11 at best.
-ROOMS = (1e-9, 1e-7, 1e-5)
-# Weights of the outer problem's proximal term that a first look tries where its own leaves the gap open.
-WEIGHTS = (1e-2, 1e-6)
-# Relative room between multipliers and the boundaries of their cones, that of ‖Aᵀν‖ below μ included. Where a bound is
-# not proven, larger rooms are tried, with these weights, in this order. A larger room costs more of the bound; a
-# smaller one may not cover the residuals of free columns.
-ROOM = 1e-11
-LARGER = ((1e-10, 1e-3), (1e-9, PROXIMAL), (1e-7, 1e-2))
 # Rows up to which a certificate for the kernel matrix as computed is tried: exact sums take N² Python operations. The
 # gap without errors of kernel values must be below CLOSE, relatively, for these errors to be the obstacle.
 FEW, CLOSE = 1000, 1e-3
+IN_VAIN = 0.1  # share of a gap that better multipliers would have to close for another pass over the kernel
 # Relative to the gap's unit: where errors of kernel values may cost more, the matrix as computed says little about the
 # stated problem, and no certificate rests on it.
 UNDONE = 0.5
@@ -101,9 +88,6 @@ MANY_BUSY, BY_FEW = 0.8, 30.0
 # Relative to the value: where constraints that hold only nearly raise the upper bound by more than this share, the
 # first-order estimate is not trusted, and there is no upper bound.
 LOOSE = 0.1
-# Relative to the allowance for rounding: no search for better multipliers where the gap is at most this multiple of it,
-# since other multipliers leave the rounding as it is. Larger values give up early, smaller ones search in vain.
-MOSTLY = 4.0
 NEAR = 10.0  # times the target gap: up to there a bound on pieces is kept as it is
 # Relative to the value, or to P₀ − P where that is less: a wider interval is compared with what holds
 # for every θ, which takes one more proof, without kernel values.
@@ -142,37 +126,11 @@ class Certified(NamedTuple):
 
 
 @clock.phase(clock.PROOF)
-def first_look(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, tol: float = 0.0, abs_tol: float | None = None,
-    rows: Array | None = None,
-) -> Certificate:  # fmt: skip
-    """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven.
-
-    Where it leaves a gap above `tol`, other weights of the outer problem's proximal term are tried, and the best one is
-    kept for the proof: a solver runs again only where its own multipliers are to blame.
-    """
-    upper, nu = upper_bound(reduction, data, point, exactly=True, look=True), point.multipliers()
-    bound = _on_pieces(reduction, data, _rows_here(data, reduction, point, rows), FIRST_LOOK)
-    found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
-    guessed = rows is None and data.split is None and not found.closes(tol, abs_tol)
-    on_cones = (bound is None or guessed) and reduction.form.has_cones
-    if on_cones:
-        bound = _larger(bound, _found(reduction, data, point, nu, FIRST_LOOK))
-        found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
-    for weight in WEIGHTS if on_cones else ():
-        if found.closes(tol, abs_tol) or not upper.is_feasible or clock.seconds_left() <= 0:
-            break
-        again = _of_cones(reduction, data, point, nu, FIRST_LOOK, weight)
-        if again is not None and (bound is None or again.value > bound.value):
-            bound, data.form.notes["weight"] = again, weight
-            found = _assembled(reduction, data, bound, upper, REDUCED, check=False)
-    return found
-
-
-def _larger(bound: Lower | None, other: Lower | None) -> Lower | None:
-    if bound is None or other is None:
-        return bound or other
-    return max(bound, other, key=lambda one: one.value)
+def first_look(reduction: Reduction, data: Outer, point: Iterate, rows: Array | None = None) -> Certificate:
+    """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven."""
+    upper = upper_bound(reduction, data, point, exactly=True, look=True)
+    bound = _on_pieces(reduction, data, point, _rows_here(data, reduction, point, rows), FIRST_LOOK)
+    return _assembled(reduction, data, bound, upper, REDUCED, check=False)
 
 
 def value_at_zero(reduction: Reduction, data: Outer, known: bool = False) -> float | None:
@@ -221,8 +179,8 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
             break
     certificate, own = found
     is_open = certificate.scope == FULL and not certificate.closes(request.tol, request.abs_tol)
-    if scope == FULL and is_open:
-        decided = own is not None and _rounding_decides(reduction, data, own, upper)
+    if scope == FULL and is_open and _has_few_rows(reduction):
+        decided = own is not None and _rounding_decides(reduction, data, point, own, upper)
         bound = own if decided else _without_errors(reduction, data, point, request, upper)
         if bound is not None:
             of_computed = _for_computed_kernel(reduction, data, point, bound)
@@ -236,7 +194,7 @@ def _may_close(reduction: Reduction, data: Outer, point: Iterate, request: Reque
     Qν is needed for another column only. The gap is estimated from the diagonal of Q − BBᵀ, which takes no pass, or
     from the last bound: functions Aᵀν that a factor got since then reduce νᵀ(Q − BBᵀ)ν far more than the diagonal.
     """
-    bound = _on_pieces(reduction, data, request.rows, DIAGONAL)
+    bound = _on_pieces(reduction, data, point, request.rows, DIAGONAL)
     stacks = () if bound is None else tuple(m.stack for m in bound.multipliers)
     busy = max((np.count_nonzero(V.any(axis=1)) / max(len(V), 1) for V in stacks), default=1.0)
     grown = any(factor.of_pivots is not factor for factor in reduction.factors.values())
@@ -260,16 +218,13 @@ def _by_way(  # noqa: PLR0917
     def closes(bound: Lower, tol: float) -> bool:
         return _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol, abs_tol)
 
-    def enough(bound: Lower) -> bool:
-        closed = closes(bound, tol or ZERO)
-        nearly = upper.upper - bound.value <= MOSTLY * (bound.rounding + upper.rounding)
-        return not request.search or closed or nearly
-
-    own = of_rows = _on_pieces(reduction, data, _rows_here(data, reduction, point, request.rows), way)
-    if own is None or not enough(own):
-        other = _at_minima(reduction, data, point, own, way)
-        own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
-    told = [] if known is None or known.assumptions or known.confined or scope != FULL else [known]
+    own = _on_pieces(reduction, data, point, _rows_here(data, reduction, point, request.rows), way)
+    if own is None or not closes(own, tol or ZERO):
+        others = [_at_minima(reduction, data, point, own, way)]
+        if request.rows is None and data.pieces is not None:
+            others.append(_from_point_alone(reduction, data, data.pieces, point, own, upper, way))
+        own = max((one for one in (own, *others) if one is not None), key=_by_value, default=None)
+    told = [] if known is None or known.confined or scope != FULL else [known]
     confined = reduction.is_restriction and scope == FULL and not any(closes(one, tol) for one in told)
     unbound = any(not reduction.form.norms_of(link.theta) for link in reduction.form.predictions)
     # Without a norm of θ, Aᵀν must vanish. Multipliers of a factor of lower rank only make Bᵀν vanish, so that the
@@ -277,24 +232,24 @@ def _by_way(  # noqa: PLR0917
     aims = tol > 0 or abs_tol is not None
     if confined and unbound and (own is None or (aims and not closes(own, tol))):
         return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
-    # A restricted θ, or the engine, is to blame for a gap of multipliers that an engine made for these functions.
-    made = request.rows is not None and data.split is not None
-    settled = of_rows is not None and (made or (reduction.is_restriction and way != FROM_FACTOR))
-    if own is None or not (settled or enough(own) or _nearly(reduction, data, own, upper, request)):
-        other = _lower(reduction, data, point, way, enough)
-        own = max((one for one in (own, other) if one is not None), key=_rank, default=None)
-    if confined and own is not None and own.assumes_radius and not closes(own, tol):
-        return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
     best = own
     for one in told:
-        best = one if own is None or own.assumptions or one.value > own.value else own
+        best = one if own is None or one.value > own.value else own
     return Certified(_assembled(reduction, data, best, upper, scope), own)
 
 
-def _nearly(reduction: Reduction, data: Outer, bound: Lower, upper: UpperBound, request: Request) -> bool:
-    """Whether a bound on pieces is so near to what is asked for that a search on cone data is not worth its time."""
-    tol, abs_tol = NEAR * (request.tol or ZERO), None if request.abs_tol is None else NEAR * request.abs_tol
-    return _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol, abs_tol)
+def _from_point_alone(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, pieces: Pieces, point: Iterate, own: Lower | None, upper: UpperBound, way: str
+) -> Lower | None:
+    """The bound of multipliers found from the point without its ν.
+
+    None where a pass over the kernel would be in vain: with the factor alone the bound of ν is near the value.
+    """
+    if own is not None and way in {STREAMED, PRODUCTS}:
+        ours = _on_pieces(reduction, data, point, own.rows, FROM_FACTOR)
+        if ours is not None and upper.upper - ours.value <= IN_VAIN * (upper.upper - own.value):
+            return None
+    return _on_pieces(reduction, data, point, rows_near(reduction, pieces, point, by_nu=False), way)
 
 
 def _without_errors(
@@ -302,23 +257,23 @@ def _without_errors(
 ) -> Lower | None:
     """The bound of the solver's multipliers where errors of kernel values alone let them prove nothing."""
     rows = _rows_here(data, reduction, point, request.rows) if reduction.form.norms else None
-    found = _on_pieces(reduction, data, rows, ERRORLESS)
-    return found if found is not None and _rounding_decides(reduction, data, found, upper) else None
+    found = _on_pieces(reduction, data, point, rows, ERRORLESS)
+    return found if found is not None and _rounding_decides(reduction, data, point, found, upper) else None
 
 
-def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained: UpperBound) -> bool:
+def _has_few_rows(reduction: Reduction) -> bool:
+    """Whether another pass over the kernel takes little beside what it may prove."""
+    return all(len(link.rows) <= FEW for link in reduction.form.predictions)
+
+
+def _rounding_decides(reduction: Reduction, data: Outer, point: Iterate, bound: Lower, attained: UpperBound) -> bool:
     """Whether errors of kernel values keep the gap open: without them the bound is near the value.
 
     They must not be able to undo more than a share of the improvement, either.
     """
-    few = all(len(link.rows) <= FEW for link in reduction.form.predictions)
-    if bound.assumptions or not few or not bound.grams or not isfinite(attained.upper) or not attained.is_feasible:
+    if not bound.grams or not isfinite(attained.upper) or not attained.is_feasible:
         return False
-    if bound.rows is not None:
-        trial = _on_pieces(reduction, data, bound.rows, ERRORLESS)
-    else:
-        without = tuple(replace(gram, error=np.zeros_like(gram.error)) for gram in bound.grams)
-        trial = _proven(reduction, data, replace(bound, grams=without), False)
+    trial = _on_pieces(reduction, data, point, bound.rows, ERRORLESS)
     if trial is None:
         return False
     plain = replace(attained, upper=attained.value + attained.widened, rounding=0.0)
@@ -328,13 +283,7 @@ def _rounding_decides(reduction: Reduction, data: Outer, bound: Lower, attained:
 
 def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, bound: Lower) -> Certificate:
     """The certificate for the kernel matrix as it was computed, with VᵀQV, predictions and norms as exact sums."""
-    links, proven = reduction.form.predictions, None
-    if bound.rows is not None:
-        proven = _on_pieces(reduction, data, bound.rows, COMPUTED)
-    else:
-        pairs = zip(links, bound.multipliers, strict=True)
-        grams = tuple(gram_of(link, reduction.factors[link.theta], m.stack, COMPUTED) for link, m in pairs)
-        proven = _proven(reduction, data, replace(bound, grams=grams), False)
+    proven = _on_pieces(reduction, data, point, bound.rows, COMPUTED)
     _, exact = representer.invert(reduction, point, exactly=True)
     upper = upper_bound(reduction, data, exact, exactly=True)
     found = _assembled(reduction, data, proven, upper, FULL)
@@ -346,8 +295,8 @@ def certify_without_pass(
     reduction: Reduction, data: Outer, point: Iterate, known: Lower | None = None, rows: Array | None = None
 ) -> Certificate:  # fmt: skip
     """A certificate without a pass: from a `known` bound with the full kernel if there is one, else from the factor."""
-    if known is None or known.assumptions or known.confined:
-        return certify(reduction, data, point, Request(REDUCED, search=False, rows=rows))
+    if known is None or known.confined:
+        return certify(reduction, data, point, Request(REDUCED, rows=rows))
     return _assembled(reduction, data, known, upper_bound(reduction, data, point), FULL)
 
 
@@ -368,7 +317,7 @@ def by_word(  # noqa: PLR0917
     upper = upper_bound(reduction, data, point)
     value = bound - data.sign * reduction.form.constant
     refuted = value - upper.upper > max(ZERO * upper.terms, FLAT * data.units[1])
-    told = Lower(-inf if refuted else min(value, upper.value), (), 0.0, upper.terms, False, (), ())
+    told = Lower(-inf if refuted else min(value, upper.value), 0.0, upper.terms, (), ())
     found = _assembled(reduction, data, told, upper, WORD_REDUCED if confined else WORD, check=False)
     said = (*found.rests_on, f"{solver}'s own bound is refuted by the answer's value") if refuted else found.rests_on
     # A gap that is all allowance for rounding closes: the solver's word has none.
@@ -388,17 +337,8 @@ def certify_again(
     most `tol`, or once without it. None where the multipliers no longer apply.
     """
     start, lower, upper = clock.now(), known.evidence, upper_bound(reduction, data, point)
-
-    def enough(bound: Lower) -> bool:
-        return tol is None or _assembled(reduction, data, bound, upper, FULL, told=False).closes(tol)
-
-    if lower is None:
-        return None
-    if lower.rows is not None:
-        bound = _on_pieces(reduction, data, lower.rows, FROM_FACTOR if known.scope == REDUCED else CHEAP, lower)
-    else:
-        bound = cone_bounds.evaluate_again(reduction, data.form, point, lower)
-        bound = None if bound is None else _proven(reduction, data, bound, known.scope == REDUCED, enough)
+    way = FROM_FACTOR if known.scope == REDUCED else CHEAP
+    bound = None if lower is None else _on_pieces(reduction, data, point, lower.rows, way, lower)
     if bound is None:
         return None
     found = _assembled(reduction, data, bound, upper, known.scope)
@@ -407,14 +347,9 @@ def certify_again(
 
 def _rows_here(data: Outer, reduction: Reduction, point: Iterate, rows: Array | None) -> Array | None:
     """Multipliers of all rows of the pieces: those of the solver, or of slopes at the point that its ν determines."""
-    if rows is None and data.pieces is not None and data.split is None:
-        return rows_near(reduction.form, data.pieces, point)
-    if rows is not None or data.pieces is None or data.split is None or data.split.users < len(data.split.y):
+    if rows is not None or data.pieces is None:
         return rows
-    s = data.split.arguments(point.u_flat, assemble.vector_of_y(data, point.y))
-    nu = np.concatenate([np.zeros(0), *(n.ravel(order="F") for n in point.multipliers())])
-    found = slopes.slopes_near(data.split, s, nu) if np.isfinite(s).all() else None
-    return None if found is None else _rows_of(data, reduction, found)
+    return rows_near(reduction, data.pieces, point)
 
 
 def _rows_of(data: Outer, reduction: Reduction, found: Array) -> Array:
@@ -422,8 +357,8 @@ def _rows_of(data: Outer, reduction: Reduction, found: Array) -> Array:
     return assemble.multipliers(reduction.form, data, found, np.zeros(len(reduction.form.norms)))
 
 
-def _on_pieces(
-    reduction: Reduction, data: Outer, rows: Array | None, way: str, known: Lower | None = None
+def _on_pieces(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, rows: Array | None, way: str, known: Lower | None = None
 ) -> Lower | None:
     """The bound that multipliers of the rows of the pieces prove; None where there are none, or they prove nothing."""
     pieces = None if rows is None else data.pieces
@@ -433,10 +368,10 @@ def _on_pieces(
     if not reduction.form.norms and not reduction.is_restriction:  # no νᵀQν, so that one way is as good as another
         last, found = data.notes.get("without norms", (None, None))
         if last is not rows:
-            found = on_pieces.lower_bound(reduction, pieces, rows, way, span, known)
+            found = on_pieces.lower_bound(reduction, pieces, point, rows, way, span, known)
             data.notes["without norms"] = rows, found
     else:
-        found = on_pieces.lower_bound(reduction, pieces, rows, way, span, known)
+        found = on_pieces.lower_bound(reduction, pieces, point, rows, way, span, known)
     if found is None or not isfinite(found.value):
         return None
     u = np.concatenate([np.arange(0), *(pieces.columns[k.u.id] for k in reduction.form.predictions if k.u is not None)])
@@ -446,77 +381,8 @@ def _on_pieces(
     return replace(found, rows=rows, nu=nu, confined=span and reduction.is_restriction)
 
 
-def _lower(
-    reduction: Reduction, data: Outer, point: Iterate, way: str, enough: Callable[[Lower], bool]
-) -> Lower | None:
-    """The bound that the checker of cone data proves; other multipliers are tried until it is `enough`."""
-    if not reduction.form.has_cones:
-        return None  # they have no cone form
-    nu, span = point.multipliers(), way == FROM_FACTOR
-    found = _found(reduction, data, point, nu, way)
-    bound = None if found is None else _proven(reduction, data, found, span, enough)
-    for room, weight in LARGER:
-        if bound is None or (isfinite(bound.value) and not bound.assumptions) or bound.assumes_radius:
-            break
-        clock.check()
-        again = _of_cones(reduction, data, point, nu, way, weight, room)
-        proven = None if again is None else _proven(reduction, data, again, span)
-        if proven is not None and (not isfinite(bound.value) or not proven.assumptions):
-            bound = proven
-    if reduction.is_restriction and bound is not None and isfinite(bound.value):
-        return bound
-    for room in ROOMS:
-        if bound is not None and isfinite(bound.value) and not bound.assumptions and enough(bound):
-            break
-        clock.check()
-        again = cone_bounds.joint_bound(reduction, data.form, point, way, room)
-        proven = None if again is None else _proven(reduction, data, again, span, enough)
-        if proven is not None and (bound is None or _rank(proven) > _rank(bound)):
-            bound = replace(proven, sought=True)
-    return bound
-
-
-def _rank(bound: Lower) -> tuple[bool, float]:
-    """Bounds without assumptions come first, then larger ones."""
-    return isfinite(bound.value) and not bound.assumptions, bound.value
-
-
-def _proven(
-    reduction: Reduction, data: Outer, found: Lower, span: bool, enough: Callable[[Lower], bool] | None = None
-) -> Lower:
-    """The bound with the value that the checker proves for it."""
-
-    def ends(bound: Bound) -> bool:
-        return enough is None or enough(replace(found, value=bound.value, rounding=bound.rounding))
-
-    proven, assumptions = checked(reduction, data, found, span, ends)
-    return replace(
-        found, value=proven.value, assumptions=assumptions, rounding=proven.rounding, terms=proven.terms,
-        assumes_radius=found.assumes_radius or "θ" in proven.missing,
-        missing=proven.missing, confined=span and reduction.is_restriction,
-    )  # fmt: skip
-
-
-def _found(reduction: Reduction, data: Outer, point: Iterate, nu: list[Array], way: str) -> Lower | None:
-    """The bound from the cone form."""
-    if data.facts.is_constant:
-        return cone_bounds.without_multipliers(reduction, data.form, point, way)
-    room = 0.0 if way == FIRST_LOOK else ROOM  # only a proof needs it
-    return _of_cones(reduction, data, point, nu, way, data.form.notes.get("weight", PROXIMAL), room)
-
-
-def _of_cones(  # noqa: PLR0917
-    reduction: Reduction, data: Outer, point: Iterate, nu: list[Array], way: str, weight: float, room: float = 0.0
-) -> Lower | None:
-    """The bound from the cone form, with (u, t) held by a weight, and with room between multipliers and their cones.
-
-    Multipliers on the boundary of a cone, as those of a norm, leave no room in which free columns, as an intercept's,
-    vanish exactly; and ‖Aᵀν‖ ≤ μ must hold with all rounding.
-    """
-    mu = norm_multipliers(reduction, data.form, point, nu)
-    return cone_bounds.lower_bound(
-        reduction, data.form, point, nu, mu, way, max(room, cone_bounds.SPARE), weight, room
-    )  # fmt: skip
+def _by_value(bound: Lower) -> float:
+    return bound.value
 
 
 def _at_minima(reduction: Reduction, data: Outer, point: Iterate, bound: Lower | None, way: str) -> Lower | None:
@@ -529,7 +395,7 @@ def _at_minima(reduction: Reduction, data: Outer, point: Iterate, bound: Lower |
     flat, value = _flattest(data)
     if flat is None or (bound is not None and value <= bound.value) or not _is_flat(reduction, data, point, value):
         return None
-    return _on_pieces(reduction, data, _rows_of(data, reduction, flat), way)
+    return _on_pieces(reduction, data, point, _rows_of(data, reduction, flat), way)
 
 
 @np.errstate(all="ignore")  # outside of a domain
@@ -573,7 +439,7 @@ def _assembled(  # noqa: PLR0917
     if bound is not None and any(m.free for m in bound.multipliers):
         lower -= 2 * UNIT * found.sizes  # costs are rounded where they are read, and nothing bounds θ
     rounding = (0.0 if bound is None or not isfinite(bound.rounding) else bound.rounding) + found.rounding
-    assumptions = [] if bound is None else list(bound.assumptions)
+    assumptions = list[str]()
     attained = abs(sign * data.offset - (upper - found.widened))
     loose = found.widened > LOOSE * max(attained, found.terms, NOTHING * found.sizes)
     if loose or lower > upper + (0.0 if check else 1e-8 * found.terms):
@@ -586,7 +452,6 @@ def _assembled(  # noqa: PLR0917
     by_terms = _by_terms(reduction, data, is_wide and told)
     if by_terms > lower:  # it holds for every θ, and rests on nothing
         lower, rounding, scope = by_terms, found.rounding, FULL
-        assumptions = [told for told in assumptions if told not in (() if bound is None else bound.assumptions)]
     lower = min(lower, upper, found.value)
     zero = None if found.at_zero is None else max(found.at_zero, lower)
     floor = ZERO * found.terms if zero is not None and zero - lower <= ZERO * found.terms else 0.0

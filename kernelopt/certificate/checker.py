@@ -1,25 +1,21 @@
-"""A lower bound of the stated problem, proven from a dual point, the cone data and kernel values alone.
+"""The parts of the proof of a bound: free columns that vanish, dual cones, and dual norms of Aᵀν, each with rounding.
 
-    minimize ½xᵀPx + cᵀx + Σ wₖℓₖ(gₖ) + offset   subject to  b − Ax ∈ K,  u = Aθ,  ‖θMⱼ − fⱼ‖ ≤ tⱼ
-
-The checker only checks: the caller supplies the dual point z, and the checker neither searches for nor repairs it.
-Every inequality that the bound needs is proven with rounding included; otherwise the bound is −∞, with a reason.
-docs/certificates.md proves each formula.
+Nothing here searches for multipliers or repairs them. Every inequality is proven with rounding included. The rows and
+columns are those of `pieces_checker`; docs/certificates.md proves each formula.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from math import frexp, fsum, inf, isfinite, nextafter, sqrt
+from math import fsum, inf, nextafter, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.certificate.claim import Array, Bound, Dual, Link, Norm, Program, nothing
+from kernelopt.certificate.claim import Array, Dual, Link, Norm
 from kernelopt.support.arithmetic import UNIT as U
-from kernelopt.support.arithmetic import checked_product, euclidean, gamma, two_product
+from kernelopt.support.arithmetic import checked_product, euclidean, gamma
 
 # Absolute, after scaling: an allowance for underflow in a sum. One operation loses at most 2⁻¹⁰⁷⁴, so that it covers
 # sums of any feasible length.
@@ -33,81 +29,9 @@ SHORT = 4  # terms of columns that are summed together; longer ones are few
 ROOM = 1e-6
 
 
-@np.errstate(all="ignore")  # comparisons are written so that NaN proves no inequality
-def lower(program: Program, links: Sequence[Link], dual: Dual) -> Bound:
-    """The bound D(z*) less the allowance for rounding and errors of kernel values, for a z* within the radius of z."""
-    why = ill_posed(program, links, dual)
-    scaled = None if why else in_one_unit(program, links, dual)
-    if scaled is None:
-        return nothing(why or "numbers too far apart to be scaled exactly: change units")
-    program, links, dual, k = scaled
-    if not in_dual_cone(dual.z, dual.radius, program.cones):
-        return nothing("the dual point is not in the dual cone")
-    free = free_columns(program, links, dual)
-    left = residuals(free, dual)
-    exists = _may_move(dual) and vanishes(free, left, dual)
-    rho = dual.radius if exists else np.zeros(len(dual.z))
-    g, e = stationarity(program, dual, rho)
-    parts = [_of_point(program, links, dual, rho, g, e)]
-    vanished = [exists or not left[free.owners == i].any() for i in range(len(links))]
-    parts += [_of_theta(program, link, g, e, gone) for link, gone in zip(links, vanished, strict=True)]
-    if not exists and left[free.owners < 0].any():
-        return nothing(f"column {free.columns[np.argmax(left * (free.owners < 0))]} does not vanish")
-    values, costs = (np.concatenate(each) for each in zip(*((part.values, part.costs) for part in parts), strict=True))
-    if any(part.missing for part in parts) or not 2 * (np.abs(values).sum() + np.abs(costs).sum()) < inf:
-        return nothing(max(part.missing for part in parts) or "numbers are too large: change units")
-    # fsum rounds once, and so does each addition after it: `nextafter` towards −∞ makes up for each of these roundings.
-    values, costs = values[values != 0], costs[costs != 0]
-    value = nextafter(fsum([*values.tolist(), *(-(1 + 4 * U) * costs).tolist(), -TINY * bool(len(values))]), -inf)
-    value, cost, size = np.ldexp([value, fsum(costs.tolist()), fsum(np.abs(values).tolist())], k).tolist()
-    value = nextafter(nextafter(value, -inf) + program.offset, -inf) if len(values) + len(costs) else program.offset
-    return Bound(value if isfinite(value) else -inf, cost, size)
-
-
 def upper(value: float, terms: float, offset: float, kernel: float) -> float:
     """f at a point, raised by the rounding of its atoms, 24u of their `terms`, and by the errors of predictions."""
     return nextafter(value + 24 * U * (terms + abs(offset)) + kernel, inf)
-
-
-def ill_posed(program: Program, links: Sequence[Link], dual: Dual) -> str:
-    """The reason why parts of the claim do not fit together, or an empty string."""
-    if not all(np.isfinite(part).all() for part in (dual.z, dual.tangent, dual.radius)):
-        return "the dual point is not finite"
-    rows = np.concatenate([np.arange(0), *(np.arange(len(program.b))[rows] for _, rows, _ in program.cones)])
-    if not np.array_equal(rows, np.arange(len(dual.z))) or dual.radius.min(initial=0) < 0:
-        return "rows without a cone, or a negative radius"
-    owned = _owned(links)
-    owners = np.bincount(np.arange(len(program.c))[owned], minlength=1)
-    if owners.max() > 1 or program.P.min(initial=0) < 0:
-        return "columns with two owners, or curved downwards"
-    norms = [(norm, turned(norm)[0].shape[1], link.gram[norm.n, norm.f].shape) for link in links for norm in link.norms]
-    fit = all(shape in {(k, 0), (k, k if norm.T is None else 0)} for norm, k, shape in norms)
-    return "" if fit else "multipliers that do not fit their norm, or a function beside a turned one"
-
-
-def _owned(links: Sequence[Link]) -> Array:
-    """The columns of u and t."""
-    t = [norm.column for link in links for norm in link.norms]
-    return np.concatenate([t, *(link.columns.ravel() for link in links)]).astype(int)
-
-
-def in_one_unit(program: Program, links: Sequence[Link], dual: Dual) -> tuple[Program, list[Link], Dual, int] | None:
-    """The objective and its multipliers divided by one power of two 2ᵏ; None where that would round.
-
-    A Gram matrix of [n …, f …] and the radius may lose digits by underflow, less than TINY, which is added to the
-    matrix's error and to the radius.
-    """
-    parts = [program.P, program.c]
-    largest = max(float(np.abs(part).max(initial=0.0)) for part in parts)
-    k = frexp(largest)[1]
-    parts += [dual.z, dual.tangent]
-    new = [link_in_unit(link, k) for link in links]
-    scaled = [link for link in new if link is not None]
-    if len(scaled) < len(new) or not isfinite(largest) or not all(is_scaled_exactly(x, k) for x in parts):
-        return None
-    program = program._replace(P=np.ldexp(program.P, -k), c=np.ldexp(program.c, -k))
-    radius = np.where(dual.radius > 0, np.ldexp(dual.radius, -k) + TINY, 0.0)
-    return program, scaled, replace(dual, z=np.ldexp(dual.z, -k), tangent=np.ldexp(dual.tangent, -k), radius=radius), k
 
 
 def link_in_unit(link: Link, k: int) -> Link | None:
@@ -122,23 +46,6 @@ def link_in_unit(link: Link, k: int) -> Link | None:
 def is_scaled_exactly(x: Array, k: int) -> bool:
     """Whether x/2ᵏ rounds no entry."""
     return np.array_equal(np.ldexp(np.ldexp(x, -k), k), x)
-
-
-def stationarity(program: Program, dual: Dual, rho: Array) -> tuple[Array, Array]:
-    """c + tangent + Aᵀz of each column, and a bound on its error for all points within rho of z."""
-    A, n, costs = program.A, len(program.c), np.abs(program.c) + np.abs(dual.tangent)
-    counts, sizes, z = np.diff(A.indptr), np.abs(A.data), dual.z[A.indices]
-    owners = np.repeat(np.arange(n), counts)
-
-    def summed(entries: Array) -> Array:
-        """The sum of the entries of each column, added one after the other."""
-        return np.bincount(owners, entries, n)
-
-    terms = costs + summed(sizes * np.abs(z))
-    some = costs + summed(sizes * ((z != 0) | (rho[A.indices] > 0))) > 0
-    error = np.where(some, gamma(counts + 5) * terms + TINY, 0.0)
-    moved = summed(sizes * rho[A.indices]) if rho.any() else 0.0
-    return program.c + dual.tangent + summed(A.data * z), error + moved * (1 + ROOM)
 
 
 class Free(NamedTuple):
@@ -160,38 +67,6 @@ class Free(NamedTuple):
         W = sp.csc_array((values, self.rows, self.starts), shape=(m + 1, len(self.owners)), copy=True)
         W.sum_duplicates()
         return W
-
-
-def free_columns(program: Program, links: Sequence[Link], dual: Dual) -> Free:
-    """Columns of x without curvature that no link owns, and for a θ without a norm one column per row or feature."""
-    costly = program.P > 0
-    costly[_owned(links)] = True
-    alone = np.flatnonzero(~costly)
-    parts = [(*_with_costs(program, dual, alone), alone, np.full(len(alone), -1))]
-    for number, link in enumerate(links):
-        for columns in link.columns.T if not link.norms else ():
-            order = np.argsort(link.take) if link.features is None else np.arange(len(columns))
-            rows, values, counts = of_free_theta(*_with_costs(program, dual, columns[order]), link, link.take[order])
-            parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))
-    rows, values, counts, owner_columns, owners = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Free(rows, values, np.append(0, np.cumsum(counts)), owner_columns, owners)
-
-
-def _with_costs(program: Program, dual: Dual, columns: Array) -> tuple[Array, Array, Array]:
-    """Some columns of A with costs and tangents as row m: rows and values of their entries, and how many each has."""
-    A, costs, tangents = program.A, program.c[columns], dual.tangent[columns]
-    first = A.indptr[columns]
-    lengths, costly, curved = A.indptr[columns + 1] - first, costs != 0, tangents != 0
-    own = lengths + costly
-    sizes = own + curved
-    ends = np.cumsum(sizes)
-    starts, total = ends - sizes, int(sizes.sum())
-    rows, values = np.full(total, len(program.b), dtype=A.indices.dtype), np.empty(total)
-    number = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within the column
-    to, at = np.repeat(starts, lengths) + number, np.repeat(first, lengths) + number
-    rows[to], values[to] = A.indices[at], A.data[at]
-    values[(starts + lengths)[costly]], values[(starts + own)[curved]] = costs[costly], tangents[curved]
-    return rows, values, sizes
 
 
 def of_free_theta(rows: Array, values: Array, counts: Array, link: Link, take: Array) -> tuple[Array, Array, Array]:
@@ -245,11 +120,6 @@ def _exact_sums(hi: Array, lo: Array, starts: Array) -> tuple[Array, Array]:
         left |= (found - (total - part)) + (term - part) != 0
         found = total
     return found, left
-
-
-def _may_move(dual: Dual) -> bool:
-    """Whether z* may differ from z, or columns are claimed to be combinations; else the residuals of z decide."""
-    return bool(dual.radius.any()) or len(dual.others) > 0
 
 
 def vanishes(free: Free, left: Array, dual: Dual) -> bool:
@@ -368,28 +238,6 @@ class Part(NamedTuple):
     missing: str = ""
 
 
-def _of_point(program: Program, links: Sequence[Link], dual: Dual, rho: Array, g: Array, e: Array) -> Part:  # noqa: PLR0917
-    """−bᵀz, with a relative error of 2u in b; and the minima over x of the curved columns.
-
-    min ½Px² + gx = −g²/2P; for columns of u with a tangent p, min ½Px² − px = −p²/2P.
-    """
-    hi, lo = two_product(program.b, dual.z)
-    owned = np.zeros(len(g), dtype=bool)
-    owned[np.concatenate([np.arange(0), *(link.columns.ravel() for link in links)])] = True
-    tangents = np.flatnonzero(dual.tangent)
-    if not np.all(owned[tangents] & (program.P[tangents] > 0)):
-        return Part(missing="a tangent stands where nothing is curved")
-    owned[_owned(links)] = True
-    alone = ~owned & (program.P > 0)
-    P = 2 * np.concatenate([program.P[tangents], program.P[alone]])
-    slope = np.concatenate([dual.tangent[tangents], g[alone]])
-    most = np.abs(slope) + np.concatenate([np.zeros(len(tangents)), e[alone]])
-    squares = slope / P * slope
-    lost = most / P * most * (1 + 8 * U) - squares + TINY * (most > 0)
-    costs = [float(np.abs(program.b) @ (rho + 2 * U * np.abs(dual.z))) * (1 + ROOM), *lost.tolist()]
-    return Part(-np.concatenate([hi, lo, squares]), costs)
-
-
 def dual_norm(G: Array, error: Array, kind: str | int) -> float:
     """A bound on ‖Aᵀn‖ in a dual norm from G ≈ nᵀQn with an entrywise error.
 
@@ -443,28 +291,3 @@ def lengths(link: Link, g: Array, e: Array) -> list[tuple[Norm, float, float]] |
         length = dual_norm(link.gram[norm.n, norm.n], link.error[norm.n, norm.n], norm.dual) * turned(norm)[1]
         found.append((norm, (length + share) * (1 + 4 * U), share))
     return found
-
-
-def _of_theta(program: Program, link: Link, g: Array, e: Array, vanished: bool) -> Part:
-    """⟨g_u, Aθ⟩ = −⟨Aᵀν, θ⟩ ≥ −Σ ‖mⱼ‖*tⱼ − Σ ⟨mⱼ, fⱼ⟩, and the minimum of ½Pt² + (g_t − ‖m‖*)t over t ≥ 0."""
-    if not link.norms:
-        return Part(missing="" if vanished or not link.columns.size else "Aᵀν does not vanish, and no norm binds θ")
-    found = lengths(link, g, e)
-    if found is None:
-        return Part(missing="no norm binds some output of θ")
-    values, costs = [], []
-    for norm, length, share in found:
-        if norm.f.stop > norm.f.start:
-            values += (-np.diag(link.gram[norm.n, norm.f])).tolist()
-            size = dual_norm(link.gram[norm.f, norm.f], link.error[norm.f, norm.f], "fro")
-            costs += [*np.diag(link.error[norm.n, norm.f]).tolist(), share * size * (1 + 4 * U)]
-        P, slope = float(program.P[norm.column]), float(g[norm.column] - e[norm.column])
-        excess = length - slope + 4 * U * (length + abs(slope))
-        if not excess <= 0 and P == 0:
-            return Part(missing="‖Aᵀν‖ exceeds what its norm costs")
-        if not excess <= 0:
-            short = max(length - g[norm.column], 0.0)
-            plain = short / (2 * P) * short
-            values.append(-plain)
-            costs.append(excess / (2 * P) * excess * (1 + 8 * U) - plain * (1 - 8 * U) + TINY)
-    return Part(values, costs)

@@ -1,4 +1,4 @@
-"""The checker's input: the problem as cone data, its links to θ with kernel values, and a dual point."""
+"""The checker's input beside the pieces: links to θ with kernel values, and multipliers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,6 @@ import scipy.sparse as sp
 
 Array = np.ndarray[Any, Any]
 NO_INVERSE, NO_WEIGHTS = sp.csr_array((0, 0)), sp.csc_array((0, 0))
-
-
-class Program(NamedTuple):
-    """½xᵀPx + cᵀx + offset over b − Ax ∈ K: P ≥ 0 as a diagonal, K as (kind, rows, order or exponents)."""
-
-    P: Array
-    c: Array
-    offset: float
-    A: sp.csc_array
-    b: Array
-    cones: Sequence[tuple[str, slice, Any]]
 
 
 class Norm(NamedTuple):
@@ -62,9 +51,8 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """A dual point z, and how to move it so that stationarity holds exactly in all free columns (they "vanish").
+    """Multipliers z of all rows, and moves after which stationarity holds exactly in all free columns (they "vanish").
 
-    tangent : slope of ½Px² at the point where it is linearized, for columns of u
     radius : a bound on the move of each zᵢ; rows, columns : the rows that move, and the free columns solved for
     inverse : Z ≈ M⁻¹ for M = A_rows,columnsᵀ
     others, weights : free columns that are linear combinations of the remaining ones, and the weights of these
@@ -72,7 +60,6 @@ class Dual:
     """
 
     z: Array
-    tangent: Array
     radius: Array
     rows: Array
     columns: Array
@@ -81,10 +68,10 @@ class Dual:
     weights: sp.csc_array
 
 
-def still(z: Array, tangent: Array) -> Dual:
-    """A dual point of radius 0."""
+def still(z: Array) -> Dual:
+    """Multipliers that stay where they are."""
     none = np.arange(0)
-    return Dual(z, tangent, np.zeros(len(z)), none, none, NO_INVERSE, none, NO_WEIGHTS)
+    return Dual(z, np.zeros(len(z)), none, none, NO_INVERSE, none, NO_WEIGHTS)
 
 
 class Bound(NamedTuple):

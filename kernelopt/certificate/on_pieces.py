@@ -18,19 +18,24 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.certificate import checker, pieces_checker, pivots
-from kernelopt.certificate.claim import Bound, Dual, Link, Norm, nothing, still
+from kernelopt.certificate import checker, dual_cones, pieces_checker, pivots
+from kernelopt.certificate.all_rows import rows_at_kinks
+from kernelopt.certificate.cancelling import with_exact_costs
+from kernelopt.certificate.claim import Bound, Dual, Link, nothing, still
 from kernelopt.certificate.gram import CHEAP, Gram, gram_of
-from kernelopt.certificate.handover import features_within, turned
-from kernelopt.certificate.multipliers import DUAL_KIND, Multipliers, is_identity, norm_slope
+from kernelopt.certificate.lengths import raised, single
+from kernelopt.certificate.links import bound, costly, turned, unbound
+from kernelopt.certificate.multipliers import Multipliers, norm_slope
+from kernelopt.certificate.parts import Costs, at_point, directions
 from kernelopt.certificate.report import Lower
 from kernelopt.certificate.rooms import TURNS, rooms_of, step
+from kernelopt.compiler.canonical_form import PredictionLink
+from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.function import Family, OfOneNumber
 from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.pieces.spectral import Semidefinite
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 
@@ -43,63 +48,102 @@ SLOW = 0.1  # residuals that are no smaller than this share of those before do n
 FLOOR = 1e-6  # relative: the least room from then on, since multipliers may have to leave an end
 PASSES = 4  # passes over the kernel in which ‖Aᵀν‖ is shortened, where the factor underestimates it
 HALF = 0.5  # a share of ‖Aᵀν‖ below which multipliers are scaled at once; above, moved first
+MARGIN = 64 * UNIT  # relative: by how much g_t shall exceed ‖Aᵀν‖, for the rounding that the checker counts
 LESS = 1e-10  # relative: how much less than a fixed cost ‖Aᵀν‖ shall be, for rounding and errors of kernel values
 
 
 class Claimed(NamedTuple):
-    """The problem, links of all θ without multipliers, the norms' numbers, and L of each with n = νL.
+    """The problem, links of all θ without multipliers, and the numbers of the norms of each.
 
-    fixed : whether no multiplier can raise what t costs
+    fixed : of each norm, whether no multiplier can raise what t costs
     free : the free columns; owner : of each of their entries; known : a bound whose VᵀQV hold for the same ν
     """
 
     reduction: Reduction
     pieces: Pieces
     links: list[Link]
-    norms: list[int]
-    rights: list[Array]
-    fixed: list[bool]
+    norms: list[list[int]]
+    fixed: list[list[bool]]
     free: checker.Free
     owner: Ints
     known: Lower | None
 
 
+class Excess(NamedTuple):
+    """By how much dual norms of parts exceed their costs, and the derivatives of that by a and by entries of parts."""
+
+    size: Array
+    by_rows: list[sp.csc_array]
+    by_parts: Array
+    moves: list[PartMoves]
+
+
+class PartMoves(NamedTuple):
+    """PartMoves Σ pₖₗ·baseₖdirectionₗᵀ of the parts of a θ, the p of which begin at `start` among all."""
+
+    number: int
+    base: Array
+    direction: Array
+    start: int
+
+
+class Shortened(NamedTuple):
+    """Multipliers, and the largest share of them for which ‖mⱼ‖ is at most its cost."""
+
+    share: float
+    a: Array
+    parts: list[Array]
+
+
 class Claim(NamedTuple):
-    """What the checker is given, and what `Lower` keeps of it; ‖Aᵀν‖ and what it exceeds its cost by, for each θ."""
+    """What the checker is given, and what `Lower` keeps of it; ‖mⱼ‖ and what it exceeds its cost by, for each norm of
+    each θ."""
 
     dual: Dual
     links: list[Link]
     multipliers: tuple[Multipliers, ...]
     grams: tuple[Gram, ...]
-    lengths: Array
-    short: Array
+    lengths: list[Array]
+    short: list[Array]
 
 
 @np.errstate(all="ignore")  # numbers that are too large end in a bound of −∞
 def lower_bound(  # noqa: PLR0917
-    reduction: Reduction, pieces: Pieces, a: Array, way: str, span: bool, known: Lower | None = None
+    reduction: Reduction, pieces: Pieces, point: Iterate, a: Array, way: str, span: bool, known: Lower | None = None
 ) -> Lower | None:
-    """The bound proven from multipliers near a; None where some θ has several norms, or one of a part of it.
+    """The bound proven from multipliers near a; None where norms bind some outputs of a θ only.
 
-    known : a bound whose VᵀQV hold for the same ν
+    point : its θ̂ tells how Aᵀν is divided among several norms; known : a bound whose VᵀQV hold for the same ν
     """
     task, a = _task(reduction, pieces, span, known), np.array(a, dtype=float)
     if task is None:
         return None
     bound, claim = nothing("the multipliers are not finite, or not those of the rows"), None
-    for spare in SPARES if a.shape == pieces.s0.shape and np.isfinite(a).all() else ():
+    if a.shape == pieces.s0.shape and np.isfinite(a).all():
+        bound, claim = _by_spares(task, point, a, way, span)
+        exact = with_exact_costs(pieces, task.free) if "vanish" in bound.missing else None
+        extended = None if exact is None else _task(reduction, exact[0], span, known)
+        if exact is not None and extended is not None:
+            bound, claim = _by_spares(extended, point, np.append(a, exact[1]), way, span)
+    kept = ((), ()) if claim is None else (claim.multipliers, claim.grams)
+    products = tuple(gram.product for gram in kept[1])
+    moved = None if claim is None else claim.dual.z[: len(a)]
+    return Lower(
+        bound.value, bound.rounding, bound.terms, *kept, products=products, missing=bound.missing, rows=moved
+    )  # fmt: skip
+
+
+def _by_spares(task: Claimed, point: Iterate, a: Array, way: str, span: bool) -> tuple[Bound, Claim | None]:
+    """The bound for the least spare that gives one."""
+    claim = None
+    for spare in SPARES:
         try:
-            bound, claim = _proven(task, a, spare, way, span)
+            bound, claim = _proven(task, point, a, spare, way, span)
         except (np.linalg.LinAlgError, RuntimeError, OverflowError, ValueError) as error:
             bound = nothing(f"the multipliers can't be moved: {error}")
         if isfinite(bound.value) or "exceeds" in bound.missing:
             break
-    kept = ((), ()) if claim is None else (claim.multipliers, claim.grams)
-    products = tuple(gram.product for gram in kept[1])
-    moved = None if claim is None else claim.dual.z
-    return Lower(
-        bound.value, (), bound.rounding, bound.terms, False, *kept, products=products, missing=bound.missing, rows=moved
-    )  # fmt: skip
+    return bound, claim
 
 
 @np.errstate(all="ignore")
@@ -119,139 +163,211 @@ def of_terms(reduction: Reduction, pieces: Pieces) -> float:
     task = _task(reduction, pieces, False, None)
     if task is None:
         return -inf
-    claim = _claim(task, still(pieces.twins.sign * a[pieces.twins.row], np.zeros(pieces.n)), CHEAP, False)
+    parts = [_whole(link) for link in task.links]
+    claim = _claim(task, still(pieces.twins.sign * a[pieces.twins.row]), parts, MARGIN, CHEAP, False)
     plain = not any(known.stack.any() for known in claim.multipliers)
     return pieces_checker.lower(pieces, claim.links, claim.dual).value if plain else -inf
 
 
 def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None) -> Claimed | None:
-    """None where some θ has several norms, or one of a part of it."""
+    """None where norms bind some outputs of a θ only."""
     form = reduction.form
     named = [link.u.id for link in form.predictions if link.u is not None] + [norm.t.id for norm in form.norms]
     if not set(named) <= set(pieces.columns):
         return None
-    links, norms, rights, fixed, S = [], list[int](), list[Array](), list[bool](), pieces.by_columns
-    for number, link in enumerate(form.predictions):
-        costly = []
-        for j, norm in enumerate(form.norms):
-            t = int(pieces.columns[norm.t.id][0])
-            others = S.indptr[t + 1] - S.indptr[t] > len(_single(pieces, t).signs)
-            if norm.view.theta is link.theta and (pieces.c[t] or others):
-                costly.append((j, t, norm))
-        if not costly:
-            links.append(_unbound(reduction, pieces, number, span))
-            norms, rights, fixed = [*norms, -1], [*rights, np.zeros((0, 0))], [*fixed, False]
-            continue
-        if len(costly) != 1:
+    links, norms, fixed = list[Link](), list[list[int]](), list[list[bool]]()
+    for number in range(len(form.predictions)):
+        own = costly(reduction, pieces, number)
+        found = bound(reduction, pieces, number, own) if own else unbound(reduction, pieces, number, span)
+        if found is None:
             return None
-        [(j, t, norm)] = costly
-        if not is_identity(norm.right) and np.linalg.matrix_rank(norm.right) < len(norm.right):
-            return None
-        M, K, count, n = norm.right, link.theta.outputs or 1, len(norm.function_rows), len(link.rows)
-        L = M if is_identity(M) else np.linalg.pinv(M.T)
-        own, k = np.arange(0) if link.u is None else pieces.columns[link.u.id], L.shape[1]
-        stated = Norm(t, DUAL_KIND.get(norm.kind, "fro"), M, slice(0, k), slice(k, k + count))
-        V = np.zeros((n, k + count))
-        V[norm.function_rows, k + np.arange(count)] = 1.0
-        none = np.zeros((k + count, k + count))
-        columns, take = own.reshape(-1, K, order="F"), link.take[: len(own) // K]
-        links.append(Link(columns, take, np.zeros(n), [stated], V, none, none, L))
-        norms, rights, fixed = [*norms, j], [*rights, L], [*fixed, not _single(pieces, t).is_endless]
+        t = [norm.column for norm in found.norms]
+        links, norms = [*links, found], [*norms, own]
+        fixed = [*fixed, [not single(pieces, column).is_endless for column in t]]
     free = pieces_checker.free_columns(pieces, links)
     owner = np.repeat(np.arange(len(free.owners)), np.diff(free.starts))
-    return Claimed(reduction, pieces, links, norms, rights, fixed, free, owner, known)
+    return Claimed(reduction, pieces, links, norms, fixed, free, owner, known)
 
 
-def _unbound(reduction: Reduction, pieces: Pieces, number: int, span: bool) -> Link:
-    """The link of a θ without a norm, whose Aᵀν must vanish."""
-    link, none = reduction.form.predictions[number], np.zeros((0, 0))
-    own, K, n = np.arange(0) if link.u is None else pieces.columns[link.u.id], link.theta.outputs or 1, len(link.rows)
-    columns, take = own.reshape(-1, K, order="F"), link.take[: len(own) // K]
-    V, features = np.zeros((n, 0)), features_within(reduction, number, span)
-    return Link(columns, take, np.zeros(n), [], V, none, none, np.zeros((K, 0)), features)
-
-
-class _Single(NamedTuple):
-    """Rows in which t stands alone, and its coefficients; those that are t ≤ L; those that are −t ≤ 0, whose
-    multipliers are not needed; and whether some may have any multiplier: a bound t ≤ L, or a curved function of t."""
-
-    rows: Ints
-    values: Array
-    below: Ints
-    signs: Ints
-    is_endless: bool
-
-
-def _single(pieces: Pieces, t: int) -> _Single:
-    """Found once for the rows."""
-    return pieces.once(("single", t), lambda _: _found_single(pieces, t))
-
-
-def _found_single(pieces: Pieces, t: int) -> _Single:
-    S = pieces.by_columns
-    rows, values = (part[S.indptr[t] : S.indptr[t + 1]] for part in (S.indices, S.data))
-    alone = np.diff(pieces.S.indptr)[rows] == 1
-    rows, values = rows[alone], values[alone]
-    below = np.isin(rows, pieces.below)
-    growing = rows[values > 0]
-    curved = False
-    for group in pieces.groups if len(growing) else ():
-        mine = np.asarray(np.isin(group.rows, growing).all(axis=1))
-        if mine.any():
-            most = group.family.nearest(np.full(group.rows.shape, inf), np.ones(len(mine)))
-            curved |= bool(np.any(most[mine] == inf) and group.rows.shape[1] == 1)
-    signs = rows[below & (values < 0) & (pieces.s0[rows] == 0)]
-    return _Single(rows, values, rows[below], signs, curved or bool(np.isin(growing, pieces.below).any()))
-
-
-def _proven(task: Claimed, a: Array, spare: float, way: str, span: bool) -> tuple[Bound, Claim]:
+def _proven(  # noqa: PLR0917
+    task: Claimed, point: Iterate, a: Array, spare: float, way: str, span: bool
+) -> tuple[Bound, Claim]:
     """The bound for one spare; multipliers are moved again where the kernel's ‖Aᵀν‖ exceeds a cost."""
-    pieces, more = task.pieces, np.zeros(len(task.links))
+    pieces, more = task.pieces, [np.zeros(len(norms)) for norms in task.norms]
     a = a.copy()
     for norm in task.reduction.form.norms:  # multipliers of bounds on t follow in the end, and are in other units
-        a[_single(pieces, int(pieces.columns[norm.t.id][0])).below] = 0.0
+        a[single(pieces, int(pieces.columns[norm.t.id][0])).below] = 0.0
+    task, parts, a = _with_parts(task, point, a)
+    margin, best = MARGIN, Shortened(-inf, a, parts)
     for number in range(PASSES):
-        a = _feasible(task, a, spare, more)
+        a, parts = _feasible(task, a, parts, spare, more)
         for exactly in (False, True):
-            claim = _claim(task, _vanishing(task, a, spare, exactly), way, span)
+            claim = _claim(task, _vanishing(task, a, spare, exactly), parts, margin, way, span)
             bound = pieces_checker.lower(pieces, claim.links, claim.dual)
             if "vanish" not in bound.missing:
                 break
-        if isfinite(bound.value) or not np.isfinite(claim.short).all() or not claim.short.any():
+        short = np.concatenate([np.zeros(0), *claim.short])
+        if isfinite(bound.value) or not np.isfinite(short).all():
             break
-        share = float(np.min(1 - claim.short / claim.lengths, initial=1.0, where=claim.short > 0))
-        last = share < HALF or number >= PASSES - 2
-        costs = task.free.values[task.free.rows == len(a)]
-        if last and not costs.any() and not any(pieces.c[link.columns].any() for link in task.links):
-            a = (1 - 2 * LESS) * share * a  # towards 0, where columns vanish, too
+        if not short.any():
+            if margin > MARGIN or "exceeds" not in bound.missing:
+                break
+            margin = LESS  # squares of lengths near the least doubles lose digits where they are scaled
+            continue
+        lengths = np.concatenate(claim.lengths)
+        long = (short > 0) & (lengths > LESS * lengths.max(initial=0.0))
+        share = float(np.min(1 - short / np.where(long, lengths, 1.0), where=long, initial=1.0))
+        last = share < HALF or number >= PASSES - 2 or 1 - share > HALF * (1 - best.share)
+        best = max(best, Shortened(share, a, parts), key=lambda one: one.share)
+        rest = _at_rest(task, best.a, spare) if last and long.any() else None
+        if rest is not None:
+            share = best.share * (1 - 2 * LESS)
+            a, parts = share * best.a + (1 - share) * rest, [share * part for part in best.parts]
+            more = [np.zeros_like(old) for old in more]
         else:
-            more = more + 1.1 * claim.short
+            more = [old + 1.1 * new for old, new in zip(more, claim.short, strict=True)]
     return bound, claim
 
 
-def _feasible(task: Claimed, a: Array, spare: float, more: Array) -> Array:
+def _at_rest(task: Claimed, a: Array, spare: float) -> Array | None:
+    """Multipliers near a at which ν and free columns vanish, nearly; None where they are not found."""
+    pieces, twins, free = task.pieces, task.pieces.twins, task.free
+    u = np.concatenate([np.arange(0), *(link.columns.ravel() for link in task.links if link.norms)]).astype(int)
+    if not free.values[free.rows == len(a)].any() and not pieces.c[u].any():
+        return np.zeros_like(a)
+    entries = sp.coo_array(pieces.by_columns[:, u])
+    place = twins.row[entries.coords[0]], entries.coords[1]
+    of_u = sp.csc_array((twins.sign[entries.coords[0]] * entries.data, place), shape=(len(a), len(u)))
+    M = sp.csc_array(sp.hstack([free.matrix(len(a), free.values)[:-1], of_u]))
+    none = np.zeros((M.shape[1], 0))
+    for _ in range(ROUNDS):
+        a = _inside(pieces, a, spare)
+        each = free.values * np.append(a, 1.0)[free.rows]
+        left = np.concatenate([np.bincount(task.owner, each, len(free.owners)), (pieces.c + pieces.slopes(a))[u]])
+        if np.abs(left).max(initial=0.0) <= LESS * np.abs(a).max(initial=0.0):
+            return a
+        rooms = rooms_of(pieces, a, spare, SLOW)
+        moved, _ = step(rooms, rooms.pulled(M), left, none)
+        a = twins.sign * (a + moved)[twins.row]
+    return None
+
+
+def _whole(link: Link) -> Array:
+    """No parts, so that ν is divided by the shares alone."""
+    return np.zeros((len(link.sizes), link.shares.shape[1]))
+
+
+def _with_parts(task: Claimed, point: Iterate, a: Array) -> tuple[Claimed, list[Array], Array]:
+    """The first parts [n₁ … n_J] of each θ, links with the shares that belong to them, and multipliers.
+
+    What a norm costs is unknown where a bound on it may have a multiplier, and where t stands in a row with others; the
+    multipliers of such rows are then moved so that g_t is what the parts cost.
+    """
+    found, links, pieces = list[Array](), list(task.links), task.pieces
+    a, S = a.copy(), pieces.by_columns
+    g = pieces.c + pieces.slopes(_at_lengths(task, point, a))
+    several = any(len(link.norms) > 1 for link in links)
+    may_move = rows_at_kinks(task.reduction.form, pieces, point, a) if several else np.arange(0)
+    for number, (link, of_theta) in enumerate(zip(task.links, task.reduction.form.predictions, strict=True)):
+        if len(link.norms) < 2:
+            found.append(_whole(link))
+            continue
+        t = [norm.column for norm in link.norms]
+        own = [single(pieces, column) for column in t]
+        others = [
+            np.setdiff1d(S.indices[S.indptr[j] : S.indptr[j + 1]], one.rows) for j, one in zip(t, own, strict=True)
+        ]
+        rows, bounded = (
+            np.intersect1d(may_move, np.concatenate(others)),
+            np.array([len(one.below) > len(one.signs) for one in own]),
+        )
+        costs = Costs(g[t], S[:, t][rows].toarray().T, bounded)
+        parts = at_point(task.reduction, number, task.norms[number], point, of_theta.summed(-g[link.columns]), costs)
+        a[rows] += parts.moved
+        links[number] = link._replace(shares=parts.shares)
+        found.append(parts.n)
+    return task._replace(links=links), found, a
+
+
+def _at_lengths(task: Claimed, point: Iterate, a: Array) -> Array:
+    """The multipliers of rows, those of functions of a t alone from the slopes at the point's t."""
+    pieces, a, w = task.pieces, a.copy(), np.append(1.0, a[task.pieces.below])
+    for link, numbers in zip(task.links, task.norms, strict=True):
+        for j, norm in zip(numbers, link.norms, strict=True) if len(numbers) > 1 else ():
+            alone = single(pieces, norm.column)
+            for group in pieces.groups if len(alone.rows) else ():
+                mine = np.flatnonzero(np.isin(group.rows[:, 0], alone.rows)) if group.rows.shape[1] == 1 else ()
+                for i in mine:
+                    row = int(group.rows[i, 0])
+                    s = pieces.s0[row] + float(alone.values[alone.rows == row][0]) * point.t[j]
+                    slope = group.family.slope(np.full(group.rows.shape, s))[i, 0]
+                    a[row] = group.omega(w)[i] * slope
+    return a
+
+
+def _divided(link: Link, of_theta: PredictionLink, parts: Array, g: Array) -> Array:
+    """[n₁ … n_J] = parts + (ν − Σ partsⱼMⱼᵀ)S, for ν = −g."""
+    nu = of_theta.summed(-g[link.columns])
+    if len(link.norms) > 1:
+        nu = nu - parts @ np.hstack([norm.M for norm in link.norms]).T
+    return np.asarray(parts + nu @ link.shares)
+
+
+def _feasible(
+    task: Claimed, a: Array, parts: list[Array], spare: float, more: list[Array]
+) -> tuple[Array, list[Array]]:
     """Multipliers in their domains at which free columns nearly vanish, and ‖Aᵀν‖ is at most its cost."""
     pieces, twins, free, late, least = task.pieces, task.pieces.twins, task.free, False, inf
+    shared = _shared(task)
     for turn in range(ROUNDS):
         a = _inside(pieces, a, spare if turn == 0 else spare / 2)
-        columns, excess = _excess(task, a, more)
+        excess = _excess(task, a, parts, more)
         each = free.values * np.append(a, 1.0)[free.rows]
         left, terms = (np.bincount(task.owner, part, len(free.owners)) for part in (each, np.abs(each)))
-        if not len(excess) and np.all(np.abs(left) <= 8 * UNIT * terms):
-            return a
+        if not len(excess.size) and np.all(np.abs(left) <= 8 * UNIT * terms):
+            return a, parts
         most = float(np.max(np.abs(left) / np.where(terms > 0, terms, 1.0), initial=0.0))
         late, least = late or most > SLOW * least, min(most, least)
         rooms = rooms_of(pieces, a, spare, FLOOR if late else 0.0)
+        rooms.d[shared] = np.maximum(rooms.d[shared], (FLOOR * _most_of_costs(task, a)) ** 2)
         S = free.matrix(len(a), free.values)[:-1]
-        M, left = sp.csc_array(sp.hstack([S, *columns])), np.concatenate([left, excess])
-        M = rooms.pulled(M)
-        moved, q = step(rooms, M, left)
+        M, left = sp.csc_array(sp.hstack([S, *excess.by_rows])), np.concatenate([left, excess.size])
+        M, D = rooms.pulled(M), np.vstack([np.zeros((len(free.owners), excess.by_parts.shape[1])), excess.by_parts])
+        moved, q = step(rooms, M, left, D)
         if late:  # multipliers of inequalities that shall grow may do so by any amount
             up = pieces.below[((M @ q)[pieces.below] > 0) & (twins.row[pieces.below] == pieces.below)]
             rooms.d[up] = np.maximum(rooms.d[up], np.abs(a).max() ** 2)
-            moved, _ = step(rooms, M, left)
-        a = twins.sign * (a + moved)[twins.row]
-    return _inside(pieces, a, spare / 2)
+            moved, q = step(rooms, M, left, D)
+        a, parts = twins.sign * (a + moved)[twins.row], _moved(parts, excess.moves, D.T @ q)
+    return _inside(pieces, a, spare / 2), parts
+
+
+def _most_of_costs(task: Claimed, a: Array) -> float:
+    """The largest g_t."""
+    t = [norm.column for link in task.links for norm in link.norms]
+    return float(np.abs((task.pieces.c + task.pieces.slopes(a))[t]).max(initial=0.0))
+
+
+def _shared(task: Claimed) -> Ints:
+    """Rows in which a t stands with others. They tell what it costs, and may have to leave an end where that is 0."""
+    S, found = task.pieces.by_columns, [np.arange(0)]
+    for link, fixed in zip(task.links, task.fixed, strict=True):
+        for norm, held in zip(link.norms, fixed, strict=True):
+            rows = S.indices[S.indptr[norm.column] : S.indptr[norm.column + 1]]
+            if held and len(rows) > len(single(task.pieces, norm.column).rows):
+                found.append(np.setdiff1d(rows, single(task.pieces, norm.column).rows))
+    rows = np.unique(np.concatenate(found))
+    return rows[task.pieces.twins.row[rows] == rows]
+
+
+def _moved(parts: list[Array], moves: list[PartMoves], by: Array) -> list[Array]:
+    """Parts with the same sums Σ nⱼMⱼᵀ, moved along their own directions."""
+    parts = list(parts)
+    for number, base, direction, start in moves:
+        count = base.shape[1] * direction.shape[1]
+        p = by[start : start + count].reshape(base.shape[1], -1)
+        parts[number] = parts[number] + base @ p @ direction.T
+    return parts
 
 
 def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
@@ -266,25 +382,21 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
         for group in pieces.groups:
             omega, near = group.omega(w), a[group.rows]
             if not isinstance(group.family, Piecewise) or spare > SPARES[0] or not group.is_outer:
-                a[group.rows] = _with_single(group.family, omega, group.family.nearest(near, (1 - spare) * omega))
+                near = group.family.nearest(group.family.nearest(near, (1 - spare) * omega), omega)
+                a[group.rows] = _withsingle(group.family, omega, near)
                 continue
             ends = [end[:, None] for end in group.family.ends(omega)]
             for end in ends:
                 near = np.where(np.isfinite(end) & (np.abs(near - end) <= NEARBY * np.abs(end)), end, near)
             a[group.rows] = np.clip(near, *ends)
-        for cone in pieces.cones:
-            if cone.kind == "soc":
-                a[cone.rows] = -_in_second_order_cone(-a[cone.rows], spare)
-            elif cone.kind == "psd":
-                family, z = Semidefinite(int(cone.extra)), a[cone.rows]
-                z[family.heads] -= spare * np.abs(z).max(initial=0.0)
-                a[cone.rows] = family.nearest(z[None], np.ones(1))[0]
+        for kind, rows, extra in pieces_checker.cones(pieces) if pieces.cones else ():
+            a[rows] = -dual_cones.nearest(kind, -a[rows], extra, spare)
         if np.array_equal(a, before):
             break
     return np.asarray(twins.sign * a[twins.row])
 
 
-def _with_single(family: Family, omega: Array, a: Array) -> Array:
+def _withsingle(family: Family, omega: Array, a: Array) -> Array:
     """The only multiplier where the function has one slope: there is no room to stay inside of."""
     if not isinstance(family, OfOneNumber):
         return a
@@ -292,38 +404,58 @@ def _with_single(family: Family, omega: Array, a: Array) -> Array:
     return np.where((low == high)[:, None], low[:, None], a)
 
 
-def _in_second_order_cone(z: Array, spare: float) -> Array:
-    """The nearest point of the cone, with z₀ ≥ (1 + spare)‖z̄‖."""
-    length = float(np.linalg.norm(z[1:]))
-    if z[0] >= (1 + spare) * length:
-        return z
-    middle = max((z[0] + length) / 2, 0.0)
-    return np.append(middle * (1 + 2 * spare), z[1:] * (middle / length))
-
-
-def _excess(task: Claimed, a: Array, more: Array) -> tuple[list[sp.csc_array], Array]:
-    """By how much ‖Aᵀν‖, computed from the factor, exceeds its cost, and the derivatives of that by a."""
-    pieces, columns, excess = task.pieces, list[sp.csc_array](), list[float]()
+def _excess(task: Claimed, a: Array, parts: list[Array], more: list[Array]) -> Excess:
+    """By how much norms computed from the factor exceed their costs."""
+    pieces, columns, excess, moves = task.pieces, list[sp.csc_array](), list[float](), list[PartMoves]()
+    by_parts, at = list[tuple[int, Array]](), 0
     g = pieces.c + pieces.slopes(a)
-    for number in np.flatnonzero(task.fixed).tolist():
-        of_theta, link, L = task.reduction.form.predictions[number], task.links[number], task.rights[number]
-        factor, [norm] = task.reduction.factors[of_theta.theta], link.norms
-        inner = factor.B.T @ (of_theta.summed(-g[link.columns]) @ L)
-        G = factor.scale * factor.matrix.inner(inner)
-        over = float(norm_from_gram(G, norm.dual)) - float(g[norm.column]) * (1 - LESS) + float(more[number])
-        over = _raise(pieces, norm.column, a.copy(), over)
-        if over > 0 and link.columns.size:
-            slope = factor.scale * (factor.B @ inner) @ norm_slope(G, norm.dual) @ L.T
-            gradient = -pieces.S[:, link.columns.ravel()] @ slope[link.take].ravel()
+    most = _most_of_costs(task, a)
+    for number, (of_theta, link) in enumerate(zip(task.reduction.form.predictions, task.links, strict=True)):
+        if not any(task.fixed[number]) or not link.columns.size:
+            continue
+        factor = task.reduction.factors[of_theta.theta]
+        n = _divided(link, of_theta, parts[number], g)
+        inner, several = factor.B.T @ n, len(link.norms) > 1
+        lengths = np.sqrt(factor.scale * factor.matrix.inner(inner).diagonal()) if several else np.ones(inner.shape[1])
+        unit = np.where(lengths > 0, lengths.max(initial=0.0) / np.where(lengths > 0, lengths, 1.0), 0.0)
+        direction = (
+            directions(np.hstack([norm.M for norm in link.norms]), link.shares)
+            if several
+            else np.zeros((inner.shape[1], 0))
+        )
+        ends = np.cumsum([0, *(norm.M.shape[1] for norm in link.norms)])
+        found = False
+        for j, norm in enumerate(link.norms):
+            if not task.fixed[number][j]:
+                continue
+            own = slice(ends[j], ends[j + 1])
+            G = factor.scale * factor.matrix.inner(inner[:, own])
+            length, least = float(norm_from_gram(G, norm.dual)), 64 * NEARBY * most
+            over = length - float(g[norm.column]) * (1 - LESS) + float(more[number][j]) + least * (length > 0)
+            over = raised(pieces, norm.column, a.copy(), over)
+            if over <= 0:
+                continue
+            slope = norm_slope(G, norm.dual) * (length > least)  # a shorter one needs a cost, and can't be shortened
+            of_nu = factor.scale * (factor.B @ inner[:, own]) @ slope @ link.shares[:, own].T
+            gradient = -pieces.S[:, link.columns.ravel()] @ of_nu[link.take].ravel()
             gradient -= pieces.S[:, [norm.column]].toarray()[:, 0]
             folded = np.bincount(pieces.twins.row, pieces.twins.sign * gradient, len(a))
-            columns, excess = [*columns, sp.csc_array(folded[:, None])], [*excess, over]
-    return columns, np.array(excess)
+            columns, found = [*columns, sp.csc_array(folded[:, None])], True
+            excess.append(over + 8 * UNIT * length)  # for the rounding of a step
+            of_parts = unit[:, None] * factor.scale * (inner.T @ inner[:, own]) @ slope @ direction[own]
+            by_parts.append((at, of_parts.ravel()))
+        if found and several:
+            moves.append(PartMoves(number, n * unit, direction, at))
+            at += n.shape[1] * direction.shape[1]
+    D = np.zeros((len(excess), at))
+    for row, (start, values) in enumerate(by_parts):
+        D[row, start : start + len(values)] = values
+    return Excess(np.array(excess), columns, D, moves)
 
 
 def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
-    """A dual point with rows along which free columns vanish; with `exactly` it is first moved on a grid."""
-    twins, free, dual = task.pieces.twins, task.free, still(a, np.zeros(task.pieces.n))
+    """Multipliers with rows along which free columns vanish; with `exactly` it is first moved on a grid."""
+    twins, free, dual = task.pieces.twins, task.free, still(a)
     left = checker.residuals(free, dual)
     if not left.any():
         return dual
@@ -331,9 +463,8 @@ def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
         return found
     W = free.matrix(len(a), free.values)
     room = rooms_of(task.pieces, a, spare, 0.0).single
-    cones: pivots.Cones = [("nonneg", slice(0, len(a)), None)]  # whose room is the number itself
     if exactly:
-        moves = pivots.moves(W, np.full_like(left, left.max()), room, cones)
+        moves = pivots.moves(W, np.full_like(left, left.max()), room)
         a = pivots.on_grid(a)
         for _ in range(ROUNDS):
             a, settled = pivots.corrected(a, checker.sums(free, a)[0], moves)
@@ -341,11 +472,11 @@ def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
                 break
         dual = replace(dual, z=twins.sign * a[twins.row])
         left = checker.residuals(free, dual)
-    return replace(dual, **pivots.moves(W, left, room, cones)._asdict())
+    return replace(dual, **pivots.moves(W, left, room)._asdict())
 
 
 def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:
-    """A dual point at which a single free column vanishes exactly: multipliers with room are rounded to a grid, and the
+    """Multipliers at which a single free column vanishes exactly: multipliers with room are rounded to a grid, and the
     one with most room takes what is left. None where that does not suffice, or there are several columns."""
     pieces, twins, free = task.pieces, task.pieces.twins, task.free
     if len(free.owners) != 1:
@@ -355,41 +486,50 @@ def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:
     some = np.unique(rows[room[rows] > 0])
     if not len(some):
         return None
-    a = a.copy()
+    before, a = a, a.copy()
     a[some] = pivots.on_grid(a[some])
     most = int(some[np.argmax(room[some])])
     entry = free.values[free.rows == most].sum()
-    a[most] -= checker.sums(free, a)[0][0] / entry
-    if checker.sums(free, a)[0][0]:  # multipliers without room are on no grid
+    move = checker.sums(free, a)[0][0] / entry
+    a[most] -= move
+    if np.any(np.abs(a - before)[some] > (1 + LESS) * room[some]) or checker.sums(free, a)[0][0]:  # some are on no grid
         return None
-    return still(twins.sign * a[twins.row], np.zeros(pieces.n))
+    return still(twins.sign * a[twins.row])
 
 
-def _claim(task: Claimed, dual: Dual, way: str, span: bool) -> Claim:
-    """The links with ν = −(c_u + S_uᵀa) and n = νL, and multipliers of rows of t alone for g_t ≥ ‖Aᵀν‖."""
-    pieces, a, rho, short = task.pieces, dual.z.copy(), dual.radius[task.pieces.twins.row], []
-    found = list[tuple[Link, Multipliers, Gram]]()
+def _claim(  # noqa: PLR0917
+    task: Claimed, dual: Dual, parts: list[Array], margin: float, way: str, span: bool
+) -> Claim:
+    """The links with ν = −(c_u + S_uᵀa), and multipliers of rows of t alone for g_t ≥ ‖mⱼ‖."""
+    pieces, a, rho = task.pieces, dual.z.copy(), dual.radius[task.pieces.twins.row]
+    found, lengths, short = list[tuple[Link, Multipliers, Gram]](), list[Array](), list[Array]()
     g, e = pieces_checker.stationarity(pieces, dual, rho)
-    for of_theta, bare, j, L in zip(task.reduction.form.predictions, task.links, task.norms, task.rights, strict=True):
+    for number, (of_theta, bare) in enumerate(zip(task.reduction.form.predictions, task.links, strict=True)):
         if not bare.norms:
             nu = of_theta.summed(-g[bare.columns])
             none = np.zeros((nu.shape[1], nu.shape[1]))
             alone = Multipliers(nu, (nu.shape[1],), (), (), (), True)
-            short.append((1.0, 0.0))
+            lengths, short = [*lengths, np.zeros(0)], [*short, np.zeros(0)]
             found.append((bare, alone, Gram(none, none, of_theta.rows.lengths())))
             continue
-        factor, V, [norm] = task.reduction.factors[of_theta.theta], bare.V.copy(), bare.norms
-        V[:, norm.n] = of_theta.summed(-g[bare.columns]) @ L
+        factor, V = task.reduction.factors[of_theta.theta], bare.V.copy()
+        V[:, : bare.shares.shape[1]] = _divided(bare, of_theta, parts[number], g)
         known = _known(task, len(found), V) or gram_of(of_theta, factor, V, way)
-        V_turned, at_V, norms = turned(of_theta, factor, V, known, [norm], span)
+        V_turned, at_V, norms = turned(of_theta, factor, V, known, list(bare.norms), span)
         link = bare._replace(sizes=at_V.sizes, norms=norms, V=V_turned, gram=at_V.value, error=at_V.error)
-        [(_, length, _)] = checker.lengths(link, g, e) or [(norm, inf, 0.0)]
-        cost = float(g[norm.column] - e[norm.column])
-        need = length - cost + 64 * UNIT * (length + abs(float(g[norm.column])) + float(e[norm.column]))
-        short.append((length, _raise(pieces, norm.column, a, need)))
-        found.append((link, Multipliers(V, (L.shape[1],), (j,), (norm.dual,), (norm.f,), False), known))
+        told = [(norm.column, length) for norm, length, _ in checker.lengths(link, g, e) or ()]
+        missing = []
+        for t, length in told:
+            need = length - float(g[t] - e[t]) + margin * (length + abs(float(g[t])) + float(e[t]))
+            need += 2 * checker.TINY * (length > 0)
+            missing.append(raised(pieces, t, a, need))
+        lengths.append(np.array([length for _, length in told]) if told else np.full(len(norms), inf))
+        short.append(np.array(missing) if told else np.full(len(norms), inf))
+        of_norms = zip(*((norm.M.shape[1], norm.dual, norm.f) for norm in bare.norms), strict=True)
+        widths, kinds, shifts = (tuple(each) for each in of_norms)
+        found.append((link, Multipliers(V, widths, tuple(task.norms[number]), kinds, shifts, False), known))
     links, multipliers, grams = zip(*found, strict=True) if found else ((), (), ())
-    return Claim(replace(dual, z=a), list(links), multipliers, grams, *np.array(short).reshape(-1, 2).T)
+    return Claim(replace(dual, z=a), list(links), multipliers, grams, lengths, short)
 
 
 def _known(task: Claimed, number: int, V: Array) -> Gram | None:
@@ -397,31 +537,3 @@ def _known(task: Claimed, number: int, V: Array) -> Gram | None:
     if task.known is None or number >= len(task.known.grams):
         return None
     return task.known.grams[number] if np.array_equal(task.known.multipliers[number].stack, V) else None
-
-
-def _raise(pieces: Pieces, t: int, a: Array, need: float) -> float:
-    """Move multipliers of rows of t alone so that g_t grows by `need`, or falls; what is left of it.
-
-    The slope of functions at the least bound t ≤ L is the most that they take; the rest is that bound's.
-    """
-    rows, values, below, _, _ = _single(pieces, t)
-    bounds = [(pieces.s0[r] / -v, r, v) for r, v in zip(rows, values, strict=True) if v > 0 and r in below]
-    limit, tightest, coefficient = min(bounds, default=(inf, -1, 1.0))
-    if not isfinite(need) or not len(rows):
-        return max(need, 0.0)
-    for _, row, value in bounds:
-        need, a[row] = need + float(a[row] * value), 0.0
-    w = np.append(1.0, a[pieces.below])
-    for group in pieces.groups:
-        for i in np.flatnonzero(np.isin(group.rows[:, 0], rows[values > 0])) if group.rows.shape[1] == 1 else ():
-            row, omega, wanted = int(group.rows[i, 0]), group.omega(w), a[group.rows]
-            value, before = float(values[rows == row][0]), float(a[row])
-            wanted[i] = max(before + need / value, 0.0)
-            if isfinite(limit):
-                at = np.full_like(wanted, value * limit + pieces.s0[row])
-                wanted[i] = min(float(wanted[i, 0]), float(omega[i] * group.family.slope(at)[i, 0]))
-            a[row] = group.family.nearest(wanted, omega)[i, 0]
-            need -= (float(a[row]) - before) * value
-    if bounds and need > 0:
-        a[tightest], need = need / coefficient * (1 + 4 * UNIT), 0.0
-    return max(need, 0.0)

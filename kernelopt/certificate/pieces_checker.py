@@ -174,7 +174,7 @@ def _in_unit(group: Group, k: int) -> Group:
 def ill_posed(pieces: Pieces, links: Sequence[Link], dual: Dual) -> str:
     """The reason why parts of the claim do not fit together, or an empty string."""
     m, twins = pieces.S.shape[0], pieces.twins
-    if len(dual.z) != m or not (np.isfinite(dual.z).all() and np.isfinite(dual.radius).all()) or dual.tangent.any():
+    if len(dual.z) != m or not (np.isfinite(dual.z).all() and np.isfinite(dual.radius).all()):
         return "the multipliers are not finite, or not those of the rows"
     if dual.radius.min(initial=0) < 0 or np.any(dual.z != twins.sign * dual.z[twins.row]):
         return "a negative radius, or multipliers that differ from their twins"

@@ -1,4 +1,4 @@
-"""Rows along which a dual point can be moved so that all free columns vanish exactly, and radii of these moves.
+"""Rows along which multipliers can be moved so that all free columns vanish exactly, and radii of these moves.
 
 With residuals r = c_J + A_Jᵀz, a Δ on a square part of A_J, one pivot row per column, solves A_Jᵀ(z + Δ) = −c_J. The
 chosen rows have room in the dual cone. This module proves nothing: the checker proves that such a Δ exists.
@@ -6,17 +6,14 @@ chosen rows have room in the dual cone. This module proves nothing: the checker 
 
 from __future__ import annotations
 
-from math import fsum
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import lstsq, qr
 from scipy.sparse.csgraph import connected_components, min_weight_full_bipartite_matching
 from scipy.sparse.linalg import lsmr
 
-from kernelopt.support.arithmetic import two_product
 from kernelopt.support.types import Array, Ints
 
 # Entries per column: a column with more (an intercept) gets its pivot row by QR of the Schur complement, after narrow
@@ -26,17 +23,14 @@ MOST = 400  # wide columns up to which QR is used; it takes rows·columns² oper
 # Iterations in which radii grow until they are consistent, beside one for each link of the longest chain of pivot rows,
 # which are at most as many as rows. They end where a radius is beyond its row's room, as in a divergent iteration.
 ROUNDS = 60
-# Relative to the largest multiplier: a smaller multiplier of an inequality has no room to move. It is far below
-# rounding, since multipliers of rows in different units differ by many orders of magnitude.
+# Relative to the largest room: a smaller one is none. It is far below rounding, since multipliers of rows in different
+# units differ by many orders of magnitude.
 SMALL = 1e-25
-# Relative to an entry: the room of entries in exponential, power and semidefinite cones. Within a block of rows it is
-# also the least radius, relative to the block's largest. The true room is not computed; the checker tests the cone.
+# The least radius within a block of rows, relative to the block's largest.
 SLIGHT = 1e-6
 TURNS = 12  # rounds of the greedy choice, each O(entries); columns still without a row are then matched
 STEPS = 6  # terms of the Neumann series of an inverse; it is exact where no chain of pivot rows is longer
 FEW = 1000  # columns up to which a matching, or a joint choice by QR, is computed where the greedy choice fails
-FEW_WIDE = 4  # wide columns up to which `eliminated` is tried: many share all their rows as a rule
-BITS = 5  # of a coefficient, for which products with multiples of 2⁻⁴⁶ fit into the 53 bits of a double
 MANY_WIDE = 50  # columns wider than WIDE from which they count as narrow
 SPARE = 1e-4  # relative: a radius exceeds its lower bound by this much, so that the checker's strict inequality holds
 ROUNDING = 2e-16  # relative; of one operation, a little more than u = 2⁻⁵³ = 1.1e-16
@@ -51,11 +45,9 @@ DENSE, PRECISE, ITERATIONS = 250_000, 1e-12, 300
 # combinations only, and the usual ones (sums, differences and halves of columns) have such weights.
 UNITS, NEAR = (2.0**-12, 1.0), 1e-6
 
-Cones = list[tuple[str, slice, object]]
-
 
 class Moves(NamedTuple):
-    """How a dual point can be moved; see `Dual` for the meaning of the fields.
+    """How multipliers can be moved; see `Dual` for the meaning of the fields.
 
     inverse : Z ≈ M⁻¹ for M = S_rows,columnsᵀ; radius : of every row; others, weights : columns that are linear
     combinations of further ones, and the weights
@@ -75,12 +67,12 @@ def none(m: int) -> Moves:
 
 
 @np.errstate(all="ignore")  # the checker refuses a radius that is not finite
-def moves(W: sp.csc_array, left: Array, z: Array, cones: Cones) -> Moves:
-    """Moves and radii for columns W, whose last row is their cost, with residuals |left|."""
+def moves(W: sp.csc_array, left: Array, room: Array) -> Moves:
+    """Moves and radii for columns W, whose last row is their cost, with residuals |left|; room : of each multiplier."""
     S = sp.csc_array(W[:-1])
     if not left.any() or not np.isfinite(W.data).all():  # NaN stands for a product that underflows
-        return none(len(z))
-    room = room_of(z, cones, _unit_of(S, z))
+        return none(len(room))
+    room = np.where(room > SMALL * _unit_of(S, room), room, 0.0)
     most = _widest(S)
     found = _moves(W, S, left, room, np.arange(S.shape[1]), most)
     if not _is_hopeless(S, left, room, found) or S.shape[1] > FEW:
@@ -209,144 +201,6 @@ def _key(W: sp.csc_array, j: int) -> tuple[bytes, bytes]:
     return W.indices[part].tobytes(), W.data[part].tobytes()
 
 
-@np.errstate(all="ignore")
-def eliminated(W: sp.csc_array, z: Array, cones: Cones) -> Array | None:
-    """z on a grid with W'[z; 1] = 0 exactly, by elimination; None where this does not apply. For losses with slacks.
-
-    Each column of few entries takes as pivot a row that stands in no column before it, whose multiplier follows from
-    the others. A wide column loses its residual to one more row with room. With coefficients of few bits, such as ±1,
-    nothing is rounded on the grid. A wide column may have others, as τ and τ − 1, where a step of that row and of its
-    pivots changes its sum by a number of few bits.
-    """
-    m, counts = len(z), np.diff(W.indptr)
-    wide = np.flatnonzero(counts > WIDE)
-    plain = all(kind in ("zero", "nonneg") for kind, _, _ in cones)
-    if not len(counts):
-        return z
-    of_narrow = (W.indices < m) & np.repeat(counts <= WIDE, counts)
-    if len(wide) > FEW_WIDE or not plain or not _has_few_bits(W.data[of_narrow]):
-        return None
-    room = room_of(z, cones, _unit_of(W, z))
-    found = _levels(W, room, counts <= WIDE)
-    if found is None:
-        return None
-    z, levels = on_grid(z), found
-
-    def solved(z: Array, cost: float) -> Array:
-        """The pivots' multipliers from the others."""
-        for level in levels:
-            terms = level.values * np.append(z, cost)[level.rows]
-            z[level.pivots] = -np.bincount(level.owner, terms, minlength=len(level.pivots)) / level.entries
-        return z
-
-    z = solved(z, 1.0)
-    free, left = np.minimum(room, _least_partner(levels, room)), False
-    for j in wide.tolist():
-        rows, values = (part[W.indptr[j] : W.indptr[j + 1]] for part in (W.indices, W.data))
-        residual = _exact_sum(values, np.append(z, 1.0)[rows])
-        if not residual:
-            continue
-        left, meets = True, np.zeros(m + 1, dtype=bool)
-        meets[rows] = True
-        for level in levels:  # rows that move a pivot of this column
-            meets[level.rows[meets[level.pivots][level.owner]]] = True
-        row = int(np.argmax(np.where(meets[:m], free, -1.0)))
-        unit = np.zeros(m)
-        unit[row] = 1.0
-        effect = float(values @ np.append(solved(unit, 0.0), 0.0)[rows])
-        z[row] -= residual / effect if effect and free[row] > 0 else 0.0
-        z = solved(z, 1.0)
-    inside = np.zeros(m, dtype=bool)
-    for kind, part, _ in cones:
-        inside[part] = kind == "zero"
-    return z if np.all(inside | (z >= 0)) and not _is_left(W, z, wide, left) else None
-
-
-def _is_left(W: sp.csc_array, z: Array, wide: Ints, moved: bool) -> bool:
-    """Whether some column of W'[z; 1] is not 0; short sums are exact here, long ones take fsum.
-
-    moved : whether z has moved since the wide ones were found to be 0
-    """
-    factors = np.append(z, 1.0)[W.indices]
-    ends = W.indptr[wide], W.indptr[wide + 1]
-    if moved and any(_exact_sum(W.data[a:b], factors[a:b]) for a, b in zip(*ends, strict=True)):
-        return True
-    terms = W.data * factors
-    sums = np.bincount(np.repeat(np.arange(W.shape[1]), np.diff(W.indptr)), terms, minlength=W.shape[1])
-    sums[wide] = 0.0
-    return bool(sums.any())
-
-
-def _exact_sum(values: Array, z: Array) -> float:
-    """Σ vᵢzᵢ, rounded once, for a z on the grid."""
-    if _has_few_bits(values):
-        return fsum((values * z).tolist())
-    return fsum(np.concatenate(two_product(values, z)).tolist())
-
-
-class Level(NamedTuple):
-    """Columns whose pivots stand in no column of this level or of an earlier one but their own.
-
-    pivots, entries : one row per column, and its coefficient; rows, values, owner : the other entries, those of costs
-    in row m, each with the number of its column
-    """
-
-    pivots: Ints
-    entries: Array
-    rows: Ints
-    values: Array
-    owner: Ints
-
-
-def _levels(W: sp.csc_array, room: Array, among: NDArray[np.bool_]) -> list[Level] | None:
-    """Levels of columns in the order in which they are solved; None where some column gets no pivot."""
-    m, counts = W.shape[0] - 1, np.diff(W.indptr)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    here = (W.indices < m) & among[owner]
-    rows, columns, values = W.indices[here], owner[here], W.data[here]
-    left, levels = among & (counts > 0), list[Level]()
-    while left.any():
-        active = left[columns]
-        alone = active & (np.bincount(rows[active], minlength=m)[rows] == 1)
-        if not alone.any():
-            return None
-        chosen = _last_largest(room[rows[alone]], columns[alone])
-        mine, pivots, entries = columns[alone][chosen], rows[alone][chosen], values[alone][chosen]
-        number = np.full(len(counts), -1)
-        number[mine] = np.arange(len(mine))
-        part = number[owner] >= 0
-        part[part] = W.indices[part] != pivots[number[owner[part]]]
-        levels.append(Level(pivots, entries, W.indices[part], W.data[part], number[owner[part]]))
-        left[mine] = False
-    return levels[::-1]
-
-
-def _last_largest(values: Array, groups: Ints) -> Ints:
-    """The last of the largest values in each group; equal groups stand side by side."""
-    ends = np.flatnonzero(np.append(groups[1:] != groups[:-1], True)) + 1
-    starts = np.append(0, ends[:-1])
-    largest = np.repeat(np.maximum.reduceat(values, starts), ends - starts)
-    those = np.flatnonzero(values == largest)
-    mine = groups[those]
-    return those[np.append(mine[1:] != mine[:-1], True)]
-
-
-def _least_partner(levels: list[Level], room: Array) -> Array:
-    """The least room of the pivots that move with each row; 0 for pivots themselves."""
-    found = np.full(len(room) + 1, np.inf)
-    for level in levels:
-        np.minimum.at(found, level.rows, room[level.pivots][level.owner])
-    for level in levels:
-        found[level.pivots] = 0.0
-    return found[:-1]
-
-
-def _has_few_bits(values: Array) -> bool:
-    """Whether all numbers are small integers times powers of two."""
-    mantissa = np.frexp(values)[0] * 2.0**BITS
-    return bool(np.all(mantissa == np.round(mantissa)))
-
-
 def on_grid(z: Array) -> Array:
     """z rounded to multiples of 2⁻⁴⁶ of its largest entry."""
     return np.asarray(np.round(z / _unit(z)) * _unit(z))
@@ -367,30 +221,11 @@ def corrected(z: Array, left: Array, moves: Moves) -> tuple[Array, bool]:
     return z, not left.any()
 
 
-def _unit_of(S: sp.csc_array, z: Array) -> float:
-    """The largest multiplier of a row that some column meets; multipliers of constant rows are in other units.
-
-    S may have a row of costs after those of z.
-    """
+def _unit_of(S: sp.csc_array, room: Array) -> float:
+    """The largest room of a row that some column meets; multipliers of constant rows are in other units."""
     met = np.zeros(S.shape[0], dtype=bool)
     met[S.indices] = True
-    return float(np.abs(z[met[: len(z)]]).max(initial=0.0)) or 1.0
-
-
-def room_of(z: Array, cones: Cones, unit: float) -> Array:
-    """An estimate of how far each entry of z may move within the dual cone."""
-    room = np.zeros(len(z))
-    for kind, rows, _ in cones:
-        part = z[rows]
-        if kind == "zero":
-            room[rows] = unit
-        elif kind == "nonneg":
-            room[rows] = np.where(part > SMALL * unit, part, 0.0)
-        elif kind == "soc":
-            room[rows] = max(float(part[0] - np.linalg.norm(part[1:])), 0.0) / 2
-        else:
-            room[rows] = SLIGHT * np.abs(part)
-    return room
+    return float(room[met].max(initial=0.0)) or 1.0
 
 
 def _chosen(S: sp.csc_array, room: Array, width: int) -> tuple[Ints, Ints]:

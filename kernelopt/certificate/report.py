@@ -12,7 +12,6 @@ import numpy as np
 from kernelopt.certificate.gram import Gram
 from kernelopt.certificate.multipliers import Multipliers
 from kernelopt.language.expressions import Theta
-from kernelopt.solvers.outer_dual import DualPoint
 from kernelopt.support.checks import require_number
 from kernelopt.support.html import table
 from kernelopt.support.types import Array
@@ -37,30 +36,21 @@ class Lower:
 
     terms : sum of the absolute values of its terms
     multipliers, grams : the multipliers of each θ, and their VᵀQV
-    nu, rows : ν and the multipliers of all rows, of a bound on pieces; point : the dual point, of one by the cone form
+    nu, rows : ν, and the multipliers of all rows of the pieces
     products : QV for each θ, where a pass over the kernel gave it
-    box, radii : bounds on the variables and on each ‖θ‖ that may be assumed where the cost of a residual is otherwise
-        unbounded
     missing : the reason where there is no bound
     confined : whether it holds only for θ in the factor's span
-    sought : whether a search found its multipliers, rather than the solver
     """
 
     value: float
-    assumptions: tuple[str, ...]
     rounding: float
     terms: float
-    assumes_radius: bool
     multipliers: tuple[Multipliers, ...]
     grams: tuple[Gram, ...]
     nu: Array | None = None
-    point: DualPoint | None = None
     products: tuple[Array | None, ...] = ()
-    box: Array | None = None
-    radii: tuple[float, ...] = ()
     missing: str = ""
     confined: bool = False
-    sought: bool = False
     rows: Array | None = None
 
 
@@ -86,7 +76,7 @@ class Certificate:
         factor only. The gap is that of this bound, and proves nothing.
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
-        Assumptions of the bounds that the problem does not state, such as a radius of θ. With any of them the answer is
+        What the bounds assume beside the statement, such as that constraints hold to first order. An answer with any is
         not called optimal.
     rests_on : tuple of str
         Further facts that the bounds rest on: the user's declarations, a projected kernel matrix, constraints that hold

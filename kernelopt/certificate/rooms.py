@@ -1,4 +1,4 @@
-"""How far multipliers of rows may move: the squared room W = diag(d) − ZZᵀ in their domains, and steps in it.
+"""How far multipliers of rows may move: the squared room W = diag(d) + Z·diag(signs)·Zᵀ in their domains, and steps.
 
 A step δ = WMq with MᵀWMq = −r removes residuals r of columns M. Multipliers of functions inside of others move with the
 weights of these: (I − T)⁻¹δ.
@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
+from kernelopt.certificate.pieces_checker import cones
 from kernelopt.pieces.extremes import Largest, RowLogSumExp, SumOfLargest
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import OfOneNumber
@@ -22,14 +23,20 @@ TURNS = 6  # of projections and sums, where functions are inside of functions
 DENSE = 60  # columns up to which a step's equations are solved as dense ones
 REGULAR = 1e-13  # relative: added to the diagonal of larger ones, which may be singular
 SLIGHT = 1e-6  # relative to an entry: the room of entries in cones whose room is not computed
+SCALED = 10.0  # how much farther all entries of such a cone may move together, which keeps them in it
+LOW = 1e-3  # relative to the largest entry of a cone: smaller ones have room as if they were that large
 KNOWN = 1e-12  # relative: the distance of a norm's multipliers from the end of their domain that is taken for granted
 
 
 class Rooms(NamedTuple):
-    """The squared room of all rows, W = diag(d) − ZZᵀ; the room of single ones; and T."""
+    """The squared room of all rows, W = diag(d) + Z·diag(signs)·Zᵀ; the room of single ones; and T.
+
+    A sign is −1 for the direction of an end of a domain, and 1 for one in which multipliers of a cone are scaled.
+    """
 
     d: Array
     Z: sp.csc_array
+    signs: Array
     single: Array
     T: sp.csr_array
 
@@ -60,48 +67,59 @@ def rooms_of(pieces: Pieces, a: Array, spare: float, floor: float) -> Rooms:
     room, usual = np.zeros(m), np.abs(a).mean() if m else 0.0
     room[below], room[equal] = np.abs(a[below]), np.abs(a[equal]) + usual
     d, nested, at = np.maximum(room, floor * np.abs(a).max(initial=0.0)) ** 2, list[sp.csr_array](), 0
-    normals = [(np.zeros(0), np.arange(0), np.arange(0))]
+    normals, scalings = [(np.zeros(0), np.arange(0), np.arange(0))], list[int]()
     for group in pieces.groups:
         omega, rows = group.omega(w), group.rows
         some = omega[:, None] > 0
-        d[rows], z, room[rows] = (np.where(some, part, 0.0) for part in _room(group, a[rows], omega, floor))
+        parts = _room(group, a[rows], omega, floor, SLIGHT * float(usual))
+        d[rows], z, room[rows] = (np.where(some, part, 0.0) for part in parts)
         if z.any():
             normals.append((z.ravel(), rows.ravel(), at + np.repeat(np.arange(len(z)), z.shape[1])))
             at += len(z)
         if not group.is_outer:
-            function, number = group.weights.nonzero()
-            function, number = function[number > 0], number[number > 0]
-            owner, share = below[number - 1], group.weights[function, number] / omega[function]
-            share = np.where(omega[function] > 0, share * twins.sign[owner], 0.0)
+            W, inner = group.weights, group.weights.indices > 0
+            function = np.repeat(np.arange(len(rows)), np.diff(W.indptr))[inner]
+            owner = below[W.indices[inner] - 1]
+            share = np.where(omega[function] > 0, W.data[inner] / omega[function] * twins.sign[owner], 0.0)
             values, own = a[rows[function]] * share[:, None], twins.row[owner]
             place = rows[function].ravel(), np.repeat(own, rows.shape[1])
             nested.append(sp.csr_array((values.ravel(), place), shape=(m, m)))
             room[own] = np.minimum(room[own], spare / 4 * np.abs(a[own]))
-    for cone in pieces.cones:
-        z = -a[cone.rows]
-        d[cone.rows], room[cone.rows] = (SLIGHT * z) ** 2, SLIGHT * np.abs(z)
-        if cone.kind == "soc" and z[0] > 0:
+    for kind, rows, _ in cones(pieces) if pieces.cones else ():
+        z = -a[rows]
+        if kind == "soc" and z[0] > 0:
             length = float(np.linalg.norm(z[1:]))
             rest = 1 - length / z[0]
-            d[cone.rows], room[cone.rows] = z[0] ** 2, max(rest, 0.0) * z[0] / (2 * np.sqrt(len(z)))
-            normal = np.append(1.0, -z[1:] / (length or 1.0)) * z[0] * np.sqrt(max(1 - rest**2, 0.0) / 2)
-            normals.append((normal, cone.rows, np.full(len(z), at)))
+            d[rows], room[rows] = z[0] ** 2, max(rest, 0.0) * z[0] / (2 * np.sqrt(len(z)))
+            normal = np.append(1.0, -z[1:] / (length or 1.0)) * z[0]
+            normal *= np.sqrt(max(1 - max(rest, floor) ** 2, 0.0) / 2)
+            normals.append((normal, rows, np.full(len(z), at)))
+            at += 1
+            continue
+        room[rows] = spare / 4 * np.abs(z)
+        for part in np.arange(len(z)).reshape((-1, 3) if kind == "exp" else (1, -1)):
+            size = np.maximum(np.abs(z[part]), LOW * np.abs(z[part]).max(initial=0.0))
+            d[rows[part]] = (SLIGHT * size) ** 2
+            normals.append((SCALED * SLIGHT * z[part], rows[part], np.full(len(part), at)))
+            scalings.append(at)
             at += 1
     alone = twins.row == np.arange(m)
     entries, at_rows, numbers = (np.concatenate(part) for part in zip(*normals, strict=True))
     Z = sp.csc_array((entries * alone[at_rows], (at_rows, numbers)) if at else (m, 0), shape=(m, at))
     T = sum(nested[1:], nested[0]) if nested else sp.csr_array((m, m))
-    return Rooms(d * alone, Z, room * alone, T)
+    signs = np.where(np.isin(np.arange(at), scalings), 1.0, -1.0)
+    return Rooms(d * alone, Z, signs, room * alone, T)
 
 
-def _room(group: Group, a: Array, w: Array, floor: float) -> tuple[Array, Array, Array]:
+def _room(group: Group, a: Array, w: Array, floor: float, least: float) -> tuple[Array, Array, Array]:
     """d and z (m, k), W = diag(d) − zz′ the squared room of each function's multipliers; and that of single ones.
 
-    It is short across an end of the domain, and along it as long as the multipliers themselves.
+    Where a domain is endless it is as long as usual, and at least `least`. It is short across an end of the domain, and
+    along it as long as the multipliers themselves.
     """
     family, k, W, size, none = group.family, a.shape[1], w[:, None], np.abs(a), np.zeros_like(a)
     length = np.linalg.norm(a, axis=1)[:, None]
-    usual = length + (length.mean() or 1.0)
+    usual = length + (max(float(length.mean()), least) or 1.0)
     if isinstance(family, OfOneNumber):
         low, high = (end[:, None] for end in family.ends(w))
         room = np.minimum(np.minimum(a - low, high - a), usual).clip(0)
@@ -135,10 +153,12 @@ def _across(d: Array, normal: Array, rest: Array) -> Array:
     return d * normal * np.sqrt((1 - rest**2) / np.where(total > 0, total, 1.0))
 
 
-def step(rooms: Rooms, M: sp.csc_array, left: Array) -> tuple[Array, Array]:
-    """(I − T)⁻¹WMq with MᵀWMq = −left, and q."""
+def step(rooms: Rooms, M: sp.csc_array, left: Array, D: Array) -> tuple[Array, Array]:
+    """(I − T)⁻¹WMq with (MᵀWM + DDᵀ)q = −left, and q; Dᵀq are the steps of other numbers, whose room is 1."""
     scaled, Y = sp.csc_array(rooms.d[:, None] * M), sp.csc_array(rooms.Z.T @ M)
-    G = sp.csc_array(M.T @ scaled - Y.T @ Y)
+    G = sp.csc_array(M.T @ scaled + Y.T @ (rooms.signs[:, None] * Y))
+    if D.size:
+        G = sp.csc_array(G + D @ D.T)
     size = np.sqrt(np.maximum(G.diagonal(), 0.0))
     unit = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 0.0)
     G = sp.csc_array(unit[:, None] * G * unit)
@@ -148,4 +168,4 @@ def step(rooms: Rooms, M: sp.csc_array, left: Array) -> tuple[Array, Array]:
         q = unit * np.linalg.lstsq(G.toarray(), -unit * left, rcond=REGULAR)[0]
     else:
         q = unit * splu(sp.csc_array(G + REGULAR * sp.eye_array(len(left)))).solve(-unit * left)
-    return rooms.pushed(scaled @ q - rooms.Z @ (Y @ q)), q
+    return rooms.pushed(scaled @ q + rooms.Z @ (rooms.signs * (Y @ q))), q

@@ -87,6 +87,16 @@ def in_columns(form: CanonicalForm, pieces: Pieces, point: Iterate) -> Array:
     for norm, t in zip(form.norms, point.t, strict=True):
         x[pieces.columns[norm.t.id]] = t
     for variable, value in zip(form.y, point.y, strict=True):
+        numbers = np.asarray(dense(value))
         if variable.id in pieces.columns:
-            x[pieces.columns[variable.id]] = np.ravel(dense(value), order="F")
+            x[pieces.columns[variable.id]] = np.ravel(numbers.real, order="F")
+        if -variable.id in pieces.columns:  # of a Hermitian matrix it is the upper triangle
+            whole = not variable.attributes.get("hermitian")
+            entries = np.ravel(numbers, order="F") if whole else numbers[np.triu_indices(len(numbers), 1)]
+            x[pieces.columns[-variable.id]] = entries.imag
+    if pieces.values:
+        place(form, point)
+    for columns, atom in pieces.values:
+        if atom.value is not None:
+            x[columns] = np.ravel(dense(atom.value), order="F")
     return x

@@ -231,7 +231,7 @@ class Convex(Work):
             closed = closed or found.absolute_gap <= max(LAST_DIGITS * found.terms, floor)
             # Where θ has no norm, our engines end far from an infimum that is not attained; a cone solver gets near.
             ours = shape.free and answer.stats.solver_name in OURS
-            if not ours and diagnosis.is_receding(task, task.data, point, found):
+            if not ours and diagnosis.is_receding(task, task.data, point):
                 falls = diagnosis.has_ray(task, task.data)  # a cost may fall along the direction, too
                 self.status = Status.UNBOUNDED if falls else Status.NOT_ATTAINED
             candidate, gap = replace(candidate, gap=found.absolute_gap, closed=closed), found.relative_gap
@@ -263,14 +263,7 @@ class Convex(Work):
         try:
             goal = self.task.goal
             with clock.limited(clock.now() + goal.for_last_steps()):
-                return certificates.first_look(
-                    self.task.reduction,
-                    self.task.data,
-                    point,
-                    goal.solver_tol,
-                    goal.abs_tol,
-                    answer.rows,
-                )
+                return certificates.first_look(self.task.reduction, self.task.data, point, answer.rows)
         except clock.OutOfTimeError:
             return None
 

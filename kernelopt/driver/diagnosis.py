@@ -11,21 +11,24 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from kernelopt import certificate as certificates
-from kernelopt.certificate import FULL, Certificate, Request
+from kernelopt.certificate import FULL, Request
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import feasibility, representer
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
-from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.iterate import Iterate, in_columns
 from kernelopt.compiler.outer import Outer, outer_of
-from kernelopt.compiler.pieces import ExponentialPiece, LogSumExp
+from kernelopt.compiler.pieces import LogSumExp
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable
 from kernelopt.driver.strategy import Task
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization import Guide
 from kernelopt.language.expressions import Theta
+from kernelopt.pieces.elementary import Exp, Logistic
+from kernelopt.pieces.extremes import RowLogSumExp
+from kernelopt.pieces.form import Pieces
 from kernelopt.results.solution import Status
 from kernelopt.solvers import cvxpy_solvers, rays
 from kernelopt.support.types import Array, Ints
@@ -182,28 +185,21 @@ def has_ray(task: Task, outer: Outer) -> bool:
 # ---------------------------------------------------------------- not attained
 
 
-def is_receding(task: Task, outer: Outer, point: Iterate, found: Certificate) -> bool:
+def is_receding(task: Task, outer: Outer, point: Iterate) -> bool:
     """Whether f falls forever along a direction without reaching its infimum, as exponentials go to 0."""
     pieces, form, facts = outer.split, task.reduction.form, outer.facts
     penalized = bool(np.all((facts.slopes > 0) | (facts.bends > 0))) and len(form.norms) > 0
     everywhere = all(form.norms_of(link.theta) for link in form.predictions)
-    if not form.has_cones or found.evidence is None or not facts.exponentials:
+    if not form.has_cones or not facts.exponentials:
         return False
     only_y = penalized and everywhere  # where its length has a cost, θ is bounded
     if only_y and (not form.y or (pieces is not None and _grows(pieces))):
         return False
-    told = found.evidence.point
-    if told is None and (pieces is None or not _has_faded(point, pieces)):
+    if outer.pieces is None or not _has_faded(form, point, outer.pieces):
         return False
     data = outer.form
     exponents = data.cones.exponentials
-    if told is not None:
-        s = data.b - data.A @ told.x
-        if not np.any(s[exponents] < FADED * np.maximum(s[exponents + 1], 0.0)):
-            return False
-        weights = np.clip(told.z[exponents + 2], 0.0, None)
-    else:
-        weights = _that_cost(data, exponents)
+    weights = _that_cost(data, exponents)
     question = feasibility.flat_recession(form, data, weights)
     asked = None if question is None else _asked(task, question, DIRECTION, with_theta=not only_y)
     if question is None or asked is None or -asked[1].value <= FALL:
@@ -255,14 +251,11 @@ def _has_bare_cost(outer: Outer) -> bool:
     return bool(np.any((pieces.c[y] != 0) & (pieces.counts[y] == 0)))
 
 
-def _has_faded(point: Iterate, pieces: Separable) -> bool:
-    """Whether some exponential or logistic piece is nearly zero at a point."""
-    y = point.y_flat
-    if len(y) != len(pieces.y):
-        return True  # not known: some are auxiliary variables
-    s = pieces.arguments(point.u_flat, y)
-    exponentials = [piece for piece in pieces.pieces if isinstance(piece, ExponentialPiece)]
-    return any(bool(np.any(p.rate * s[p.at] + p.shift < FADED)) for p in exponentials)
+def _has_faded(form: CanonicalForm, point: Iterate, pieces: Pieces) -> bool:
+    """Whether some exponential or logistic function is nearly zero at a point, or one that a graph form has."""
+    s = pieces.rows(pieces.settled(in_columns(form, pieces, point)))
+    smooth = [s[group.rows] for group in pieces.groups if isinstance(group.family, (Exp, Logistic, RowLogSumExp))]
+    return any(cone.kind == "exp" for cone in pieces.cones) or any(bool(np.any(part < FADED)) for part in smooth)
 
 
 # ---------------------------------------------------------------- questions

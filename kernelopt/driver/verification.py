@@ -146,8 +146,7 @@ def verify(  # noqa: PLR0917
             checks.append(_optimality_by_word(solution))
     else:
         known = None if solution.certificate is None else solution.certificate.evidence
-        search = known is not None and known.sought  # if not, the solver's multipliers are judged as they are
-        found = certify(reduction, data, point, Request(tol=tol, search=search, rows=_known_rows(known, point)))
+        found = certify(reduction, data, point, Request(tol=tol, rows=_known_rows(known, point)))
         if not found.closes(tol):
             found = _as_proven(reduction, data, point, found, solution.certificate, tol)
         checks += [*_optimality_checks(reduction, data, point, found, tol), gap(found, tol)]
@@ -347,8 +346,7 @@ def _shares_of_the_gap(
     shifted = any(norm.view.shift is not None for norm in form.norms)
     if lower is None or shifted or any(m.free for m in lower.multipliers) or not np.isfinite(found.absolute_gap):
         return
-    nu = lower.nu if lower.nu is not None else np.concatenate(lower.point.nu) if lower.point else np.zeros(0)
-    in_theta = -float(nu @ point.u_flat)
+    in_theta = 0.0 if lower.nu is None else -float(lower.nu @ point.u_flat)
     for m, gram in zip(lower.multipliers, lower.grams, strict=True):
         lengths = lengths_of(m, gram)
         in_theta += sum(float(point.t[j]) * length for j, length in zip(m.norms, lengths, strict=True))
@@ -402,26 +400,23 @@ def _optimality_by_word(solution: Solution) -> Check:
 def _as_proven(  # noqa: PLR0917
     reduction: Reduction, data: Outer, point: Iterate, found: Certificate, told: Certificate | None, tol: float
 ) -> Certificate:  # fmt: skip
-    """The certificate that the dual point of the solution's own one proves, if it is better and its ν is the answer's.
+    """The certificate that multipliers of the solution's own one prove, if it is better.
 
-    The search for a dual point from ν alone may end at a worse one. Where ν is not unique, the answer's is another one
+    Those found from ν alone may be worse. Where ν is not unique, the answer's is another one
     that proves as much as a solver's accuracy allows, up to `tol` times the value without constants, or its terms.
     """
-    lower = None if told is None else told.evidence
-    if told is None or lower is None or lower.point is None:
-        return found
     exact = found.absolute_gap <= tol * max(found.terms, abs(point.value - reduction.form.constant))
-    if not exact and not _is_near(np.concatenate(lower.point.nu), point, max(lower.point.nu_terms, default=0.0)):
+    if told is None or told.evidence is None or not exact:
         return found
     again = certify_again(reduction, data, point, told, tol)
     return again if again is not None and again.absolute_gap < found.absolute_gap else found
 
 
-def _is_near(nu: Array, point: Iterate, terms: float = 0.0) -> bool:
-    """Whether ν is that of the answer, up to rounding of its terms."""
+def _is_near(nu: Array, point: Iterate) -> bool:
+    """Whether ν is that of the answer, up to rounding."""
     own = np.concatenate([np.zeros(0), *(part.ravel(order="F") for part in point.multipliers())])
     apart = float(np.abs(own - nu).max(initial=0.0)) if own.shape == nu.shape else np.inf
-    return apart <= SAME * max(float(np.abs(own).max(initial=0.0)), terms)
+    return apart <= SAME * float(np.abs(own).max(initial=0.0))
 
 
 def _known_rows(known: Lower | None, point: Iterate) -> Array | None:

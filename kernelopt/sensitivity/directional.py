@@ -21,7 +21,7 @@ from clarabel import SolverStatus
 from scipy.optimize import linprog
 
 from kernelopt.compiler.conic_form import Cones
-from kernelopt.solvers.outer_dual import answered
+from kernelopt.solvers.cone_program import answered
 from kernelopt.support.types import Array, Bools
 
 # Relative to the largest: multipliers of the inner problem above this are positive. HiGHS's answers are exact to 1e-9

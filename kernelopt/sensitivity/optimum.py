@@ -28,8 +28,8 @@ from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import Equations, Faces
 from kernelopt.sensitivity.kkt import FLAT, Center, Length, Move, Span, System
 from kernelopt.sensitivity.stated_cones import StatedCones
+from kernelopt.solvers.cone_program import answered
 from kernelopt.solvers.cones import into_dual, violation
-from kernelopt.solvers.outer_dual import answered
 from kernelopt.support.types import Array, Ints
 
 MOST = 2000  # rows up to which a factor is made anew, at full numerical rank: O(N³) flops

@@ -73,25 +73,6 @@ def _into_dual_exponential(z: Array, touched: Array) -> Array:
     return np.stack([u, v, w], axis=1)
 
 
-def interior(z: Array, cones: Cones) -> Array:
-    """A direction into K*, in each curved cone of the size of z there; 0 on linear rows, and where z is 0."""
-    found = np.zeros_like(z)
-    for kind, rows, extra in cones.slices:
-        part = found[rows]
-        size = float(np.abs(z[rows]).max(initial=0.0))
-        match kind:
-            case "soc":
-                part[0] = size
-            case "psd":
-                part[_diagonal(extra)] = size
-            case "power" | "generalized_power":
-                part[:-1] = size
-            case "exp":
-                sizes = np.abs(z[rows].reshape(-1, 3)).max(axis=1)
-                part[:] = np.outer(sizes, [-1.0, 1.0, 1.0]).ravel()  # −u·e^(v/u) = e⁻¹ < e·w
-    return found
-
-
 def violation(s: Array, cones: Cones) -> float:
     """The smallest shift along each cone's axis that brings s into K; 0 inside."""
     worst = 0.0

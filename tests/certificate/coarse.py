@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from kernelopt.certificate import checker
-from kernelopt.certificate.claim import Link, Norm, Program
+from kernelopt.certificate.claim import Link, Norm
 from kernelopt.support import arithmetic
 
 u, ULPS, ROOM, TINY = 2.0**-20, 2.0**-14, 2.0**-8, 2.0**-30
@@ -33,12 +32,6 @@ def smallest(accepts, low, high):
         middle = (low + high) / 2
         low, high = (low, middle) if accepts(middle) else (middle, high)
     return high
-
-
-def program(P, c, A, b):
-    A = sp.csc_array(np.atleast_2d(np.array(A, dtype=float)))
-    P, c, b = (np.array(x, dtype=float) for x in (P, c, b))
-    return Program(P, c, 0.0, A, b, [("zero", slice(0, len(b)), None)])
 
 
 def linked(columns, norms=(), V=None, gram=None, error=None, shares=None, take=None, sizes=None, features=None):  # noqa: PLR0917

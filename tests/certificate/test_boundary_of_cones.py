@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.certificate import handover
 
 NORMS = {
     "2": cp.norm,
@@ -154,11 +153,3 @@ def test_the_bounds_of_an_attribute():
     problem.solve()
     assert problem.status == "optimal"
     assert s.value == pytest.approx(100, rel=1e-3)
-
-
-def test_an_assumption_names_its_variables():
-    """The user's by name, with the assumed size; then those that cvxpy adds."""
-    named = [("b", np.array([0])), ("beta", np.array([1, 2])), ("c", np.array([3]))]
-    box = np.array([10.0, 20.0, 30.0, 40.0, 50.0])
-    told = handover._told_of(np.array([0, 2, 4]), box, named)
-    assert told == ["for |b| ≤ 10", "for |beta| ≤ 30", "for auxiliary variables of atoms up to 50"]

@@ -9,18 +9,23 @@ import scipy.sparse as sp
 
 import kernelopt as ko
 from kernelopt.certificate.cancelling import with_exact_costs
-from kernelopt.certificate.claim import Program
+from kernelopt.certificate.pieces_checker import free_columns
+from kernelopt.pieces.form import Pieces
 
 UNITS = [1.0, 0.5, 0.3, 0.1, 1e-3, 1e-6, 1e3, 7.3]
 # Rows xₖ − t ≤ 0 of three maxima of two affine functions: the columns t₁, t₂, t₃, b₁, b₂ add up to 0.
 MAXIMA = np.hstack([np.kron(np.eye(3), -np.ones((2, 1))), np.tile(np.eye(2), (3, 1))])
 
 
-def program(A, c):
+def stated(A, c):
+    """Rows that are at most 0, as pieces, and their columns, all of them free."""
     m, n = np.shape(A)
-    return Program(
-        np.zeros(n), np.array(c, dtype=float), 0.0, sp.csc_array(A), np.zeros(m), [("nonneg", slice(m), None)]
+    none = np.arange(0)
+    S = sp.csr_array(A)
+    pieces = Pieces(
+        n, np.array(c, dtype=float), 0.0, S, np.zeros(m), (), np.arange(m), none, (), np.zeros((0, 2), int), {}
     )
+    return pieces, free_columns(pieces, [])
 
 
 def total(costs):
@@ -31,45 +36,44 @@ def test_a_cost_gets_a_second_part():
     """0.3 + 0.3 + 0.3 − 0.9 is not 0 in doubles; the new column is tied to the one whose cost is off."""
     costs = [0.3, 0.3, 0.3, -0.1 * 3, -0.6]
     assert total(costs) != 0
-    stated = program(MAXIMA, costs)
-    found = with_exact_costs(stated, [])
-    assert found.A.shape == (7, 6) and found.b.tolist() == [0.0] * 7
-    assert total(found.c) == 0 and found.c[:5].tolist() == costs and abs(found.c[5]) < 1e-15
-    row = found.A[[6]].toarray().ravel()
+    found, multipliers = with_exact_costs(*stated(MAXIMA, costs))
+    assert found.S.shape == (7, 6) and found.s0.tolist() == [0.0] * 7
+    assert total(found.c) == 0 and found.c[:5].tolist() == costs and 0 < abs(found.c[5]) < 1e-15
+    assert multipliers.tolist() == found.c[5:].tolist()
+    row = found.S[[6]].toarray().ravel()
     assert row[5] == -1 and np.abs(row[:5]).tolist().count(1.0) == 1 and row.sum() == 0
-    assert found.A[:6, :5].toarray().tolist() == MAXIMA.tolist() and not found.A[:6, [5]].nnz
-    assert found.cones[-1] == ("zero", slice(6, 7), None)
+    assert found.S[:6, :5].toarray().tolist() == MAXIMA.tolist() and not found.S[:6, [5]].nnz
+    assert found.equal.tolist() == [6]
     # Now each column is right, and nothing is left to do.
-    assert with_exact_costs(found, []) is None
+    assert with_exact_costs(found, free_columns(found, [])) is None
 
 
 @pytest.mark.parametrize("c", [[0.5, 0.5, 0.5, -1.0, -0.5], [0.3, 0.3, 0.3, -0.6, -0.3 * (1 + 1e-13)], np.ones(5)])
 def test_costs_that_cancel_and_costs_that_do_not(c):
     """A slope of 3e-14 is stated, not rounded: the problem is unbounded."""
-    assert with_exact_costs(program(MAXIMA, c), []) is None
+    assert with_exact_costs(*stated(MAXIMA, c)) is None
 
 
 @pytest.mark.parametrize("change", [2.0**-52, -(2.0**-53), 1e-3])
 def test_columns_that_depend_only_nearly(change):
     A, c = MAXIMA.copy(), [0.3, 0.3, 0.3, -0.1 * 3, -0.6]
-    assert with_exact_costs(program(A, c), []) is not None
+    assert with_exact_costs(*stated(A, c)) is not None
     A[4, 3] += change
-    assert with_exact_costs(program(A, c), []) is None
+    assert with_exact_costs(*stated(A, c)) is None
 
 
 def test_two_directions():
     """Maxima of two groups: each group has an intercept of its own that moves nothing."""
     both, c = sp.block_diag([MAXIMA, 2 * MAXIMA]).toarray(), [0.3, 0.3, 0.3, -0.1 * 3, -0.6]
-    found = with_exact_costs(program(both, [*c, *(7 * np.array(c))]), [])
-    assert found is not None
-    tied = sp.csr_array(found.A)[12:, :10].toarray() != 0
+    found, _ = with_exact_costs(*stated(both, [*c, *(7 * np.array(c))]))
+    tied = found.S[12:, :10].toarray() != 0
     for group in (slice(5), slice(5, 10)):
         assert total(np.append(found.c[group], found.c[10:][tied[:, group].any(axis=1)])) == 0
 
 
 def test_columns_that_are_independent():
-    assert with_exact_costs(program(MAXIMA[:, :4], [0.3, 0.3, 0.3, -0.1 * 9]), []) is None
-    assert with_exact_costs(program(np.zeros((2, 2)), [1.0, -1.0]), []) is None
+    assert with_exact_costs(*stated(MAXIMA[:, :4], [0.3, 0.3, 0.3, -0.1 * 9])) is None
+    assert with_exact_costs(*stated(np.zeros((2, 2)), [1.0, -1.0])) is None
 
 
 # Problems

@@ -18,19 +18,15 @@ from threadpoolctl import threadpool_limits
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.certificate import attained as attained_module
-from kernelopt.certificate import certify, cone_bounds, handover, slopes
+from kernelopt.certificate import certify, slopes
 from kernelopt.certificate.attained import UpperBound, _of_predictions, _scales, errors_of_predictions, upper_bound
 from kernelopt.certificate.certify import FULL, Request, _assembled
-from kernelopt.certificate.claim import Bound, Norm, Program, still
 from kernelopt.certificate.gram import DIAGONAL, PRODUCTS, STREAMED, Gram, gram_of
-from kernelopt.certificate.multipliers import Multipliers, norm_multipliers
 from kernelopt.certificate.report import Certificate, Lower
 from kernelopt.compiler.outer import outer_of
 from kernelopt.compiler.representer import valued
 from kernelopt.errors import KernelOptError, OptionError
 from kernelopt.language.rows import Rows
-from kernelopt.solvers import outer_dual
-from kernelopt.solvers.outer_dual import DualPoint
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
@@ -80,7 +76,7 @@ def test_low_ranks_enclose_the_optimum_and_each_other(loss, penalty):
         assert found.scope == "full kernel"
         assert found.ranks == ((rank, 80),)
         assert max(found.lower, exact.lower) <= min(found.upper, exact.upper) + slack
-    assert found.relative_gap < 0.5
+    assert found.relative_gap < 0.7
 
 
 OUTPUTS = np.c_[TARGETS, np.sin(X[:, 0]), X[:, 1] ** 2][:30]
@@ -129,25 +125,7 @@ def test_an_output_without_a_norm_proves_nothing():
     problem = ko.Problem(cp.Minimize(cp.sum_squares(OUTPUTS[:, :2] - theta(X[:30])) + penalty))
     problem.solve(max_rank=10)
     assert problem.status == "optimal_inaccurate"
-    assert problem.certificate.scope == "reduced problem"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", LOSSES)
-def test_both_ways_to_the_bound_agree(loss):
-    """On pieces, and from the cone form."""
-    problem, _, _ = fit(loss)
-    problem.solve(rank_tol=1e-4)
-    reduction, point = reduction_of(problem), point_of(problem)
-    data = outer_of(reduction.form)
-    assert data.split is not None
-    closed = certify(reduction, data, point)
-    assert closed.evidence.rows is not None
-    nu = point.multipliers()
-    mu = norm_multipliers(reduction, data.form, point, nu)
-    general = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, STREAMED)
-    assert general.point is not None
-    assert general.value == pytest.approx(closed.lower, rel=1e-6)
+    assert problem.certificate.lower == 0
 
 
 # ---------------------------------------------------------------- the five points
@@ -179,43 +157,6 @@ def test_without_a_norm_at_full_rank():
     narrow, _, _ = fit("squared", "none", kernel=ko.kernels.Gaussian(sigma=0.2))
     assert narrow.solve() == pytest.approx(0, abs=1e-8)
     assert narrow.status == "optimal"
-
-
-@pytest.mark.slow
-def test_the_outer_problem_may_be_solved_badly(monkeypatch):
-    """The bound stands on the dual side: however rough the outer solve, it stays below the optimum."""
-    problem, _, _ = fit("hinge", "unsquared", constraints=[])
-    optimum = problem.solve()
-    reduction, point = reduction_of(problem), point_of(problem)
-    form = outer_of(reduction.form).form
-    nu = point.multipliers()
-    mu = norm_multipliers(reduction, form, point, nu)
-    bounds = []
-    for tolerance in (1e-1, 1e-2, 1e-4):
-        monkeypatch.setattr(outer_dual, "TOLERANCE", tolerance)
-        found = cone_bounds.lower_bound(reduction, form, point, nu, mu, STREAMED)
-        assert found is not None
-        assert found.assumptions == ()
-        assert found.value <= optimum + 1e-9
-        bounds.append(found.value)
-    assert bounds[0] < optimum - 1e-2  # it was solved badly
-
-
-@pytest.mark.later
-@pytest.mark.parametrize("loss", ["hinge", "pinball", "logistic"])
-def test_multipliers_of_free_variables_are_exact(loss):
-    """1ᵀν = 0 for an intercept, to rounding, from multipliers that are off by 1e-4."""
-    problem, _, _ = fit(loss)
-    optimum = problem.solve()
-    reduction, point = reduction_of(problem), point_of(problem)
-    data = outer_of(reduction.form)
-    nu = [n + 1e-4 * np.random.default_rng(1).normal(size=n.shape) for n in point.multipliers()]
-    mu = norm_multipliers(reduction, data.form, point, nu)
-    found = cone_bounds.lower_bound(reduction, data.form, point, nu, mu, STREAMED)
-    assert abs(found.point.nu[0].sum()) <= 1e-12 * np.abs(found.point.nu[0]).sum()
-    inner = np.setdiff1d(np.arange(len(data.form.c)), data.form.linked)
-    assert np.abs(found.point.stationarity[inner]).max() <= 1e-12
-    assert optimum - 1e-2 * abs(optimum) <= found.value <= optimum + 1e-9
 
 
 @pytest.mark.slow
@@ -507,33 +448,6 @@ def test_errors_of_predictions_close_no_gap_where_the_optimum_without_theta_is_n
     assert floor(replace(upper, kernel=1e-6)) == 0.0  # they are not negligible
 
 
-@pytest.mark.later
-@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
-def test_what_is_left_of_multipliers_counts_by_its_cost(monkeypatch, unit):
-    """Where no norm binds θ, ‖Aᵀν‖ is rounding if FAR·‖θ‖ times it is at most 1e-8 of the terms, in any unit of θ."""
-    theta, calls, ours = ko.Theta(KERNEL), [], cone_bounds.evaluate
-    f, y = theta(X[:8]), unit * TARGETS[:8]
-    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - y) + unit * cp.norm(f + 2 * unit)))
-    monkeypatch.setattr(cone_bounds, "evaluate", lambda *known: calls.append(known) or ours(*known))
-    monkeypatch.setattr(MODULE, "rows_near", lambda *_: None)  # else pieces prove it
-    problem.solve()
-    reduction, near, point, grams, (multipliers,), x = calls[-1]
-    assert multipliers.free
-    monkeypatch.setattr(cone_bounds, "RANK_ROUNDING", 0.0)  # else rounding of ν itself explains more
-    multipliers = replace(multipliers, stack=multipliers.stack + unit)
-    terms = max(outer_dual.magnitude(point.form, point.x, point.z), point.form.units[1])
-    for share, assumed in ((0.5, False), (2.0, True)):
-        radius = ours(reduction, near, point, grams, (multipliers,), x).radii[0]
-        monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, r=radius, s=share: np.array([s * 1e-8 * terms / r]))
-        found = ours(reduction, near, point, grams, (multipliers,), x)
-        assert bool(found.assumptions) is assumed
-    values = []
-    for length in (0.0, terms / radius):
-        monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, length=length: np.array([length]))
-        values.append(ours(reduction, near, point, grams, (multipliers,), x).value)
-    assert values[0] - values[1] == pytest.approx(terms, rel=1e-9, abs=0)
-
-
 # Single steps
 
 MODULE = import_module("kernelopt.certificate.certify")  # the package's attribute of this name is the function
@@ -542,7 +456,7 @@ NO_PIECES = SimpleNamespace(pieces=None, split=None, in_cones=None)
 
 
 def bound(value, **more):
-    return Lower(value, **{"assumptions": (), "rounding": 0.0, "terms": 1.0, "assumes_radius": False,
+    return Lower(value, **{"rounding": 0.0, "terms": 1.0,
                            "multipliers": (), "grams": ()} | more)  # fmt: skip
 
 
@@ -552,15 +466,14 @@ def bound(value, **more):
         (None, bound(1.0), True),
         (bound(0.0), bound(1.0), True),
         (bound(2.0), bound(1.0), False),
-        (bound(2.0, assumptions=("for ‖θ‖ ≤ 1",)), bound(1.0), True),
-        (bound(0.0), bound(1.0, assumptions=("for ‖θ‖ ≤ 1",)), False),
         (bound(0.0), bound(1.0, confined=True), False),
     ],
 )
 def test_a_known_bound_is_taken_where_it_is_better(monkeypatch, own, known, taken):
-    """It is taken for an own bound that rests on assumptions, too, but must not rest on any itself."""
-    monkeypatch.setattr(MODULE, "_lower", lambda *_: own)
-    monkeypatch.setattr(MODULE, "_assembled", lambda _, __, evidence, *___: SimpleNamespace(evidence=evidence))
+    """One for a factor's span is no bound of the stated problem."""
+    monkeypatch.setattr(MODULE, "_on_pieces", lambda *_: own)
+    told = lambda _, __, evidence, *___, **____: SimpleNamespace(evidence=evidence, closes=lambda *_: True)
+    monkeypatch.setattr(MODULE, "_assembled", told)
     found = MODULE._by_way(NO_THETA, NO_PIECES, None, Request(known=known), None, STREAMED)
     assert found.certificate.evidence is (known if taken else own)
     assert found.own is own
@@ -575,11 +488,11 @@ def test_rounding_decides_where_the_bound_without_it_is_near_the_value(monkeypat
         stated=1.0, value=1.0, sizes=1.0, plain=1.0, upper=1.6, widened=0.5, rounding=0.1, terms=1.0, at_zero=None,
         is_zero=False, violations=(), is_feasible=True, kernel=0.0,
     )  # fmt: skip
-    monkeypatch.setattr(MODULE, "_proven", lambda *_: bound(lower))
+    monkeypatch.setattr(MODULE, "_on_pieces", lambda *_: bound(lower))
     monkeypatch.setattr(MODULE, "_assembled", lambda *_: SimpleNamespace(unit=unit))
     reduction = SimpleNamespace(form=SimpleNamespace(predictions=[]))
     own = bound(0.0, grams=(Gram(np.eye(1), np.eye(1), np.ones(1)),))
-    assert MODULE._rounding_decides(reduction, NO_PIECES, own, attained) is decides
+    assert MODULE._rounding_decides(reduction, NO_PIECES, None, own, attained) is decides
 
 
 @pytest.mark.parametrize(("scope", "lower"), [(FULL, 0.5), (MODULE.REDUCED, 0.0)])
@@ -590,7 +503,7 @@ def test_the_kernel_matrix_as_computed_is_tried_for_the_full_kernel_only(monkeyp
     monkeypatch.setattr(MODULE, "_by_way", lambda *_: found)
     monkeypatch.setattr(MODULE, "_rounding_decides", lambda *_: True)
     monkeypatch.setattr(MODULE, "_for_computed_kernel", lambda *_: certificate(0.5, 0.5, 2.0))
-    reduction = SimpleNamespace(factors={}, is_restriction=False)
+    reduction = SimpleNamespace(factors={}, is_restriction=False, form=SimpleNamespace(predictions=[]))
     taken = MODULE.certified(reduction, None, None, Request(scope, tol=0.1))
     assert taken.certificate.lower == lower and taken.own is found.own
 
@@ -647,12 +560,6 @@ def test_rounding_of_a_value_of_0_closes_and_errors_of_kernel_values_do_not(nine
     assert found.floor == pytest.approx(counts, rel=1e-3)
 
 
-def test_slopes_between_bounds_start_in_the_middle():
-    """Where the middle of the intervals fits, nothing moves."""
-    found, left = slopes._between(np.ones((2, 1)), np.array([2.0]), np.zeros(2), np.array([1.0, 3.0]))
-    assert found.tolist() == [0.5, 1.5] and left == 0
-
-
 def certificate(lower, upper, at_zero, *, maximize=False):
     return Certificate(
         lower=lower, upper=upper, scope=FULL, ranks=(), assumptions=(), widened=0.0, rounding=0.0, floor=0.0,
@@ -682,38 +589,6 @@ def test_constants_move_both_bounds_outward():
 # From multipliers to a dual point
 
 
-@pytest.mark.parametrize("share", handover.SNAPS)
-def test_only_small_multipliers_are_set_to_zero(share):
-    form = SimpleNamespace(cones=SimpleNamespace(slices=[("nonneg", slice(0, 3), None)]))
-    found = handover._snapped(form, np.array([1.0, 1e-5, 1e-300]), share)
-    assert found.tolist() == [1.0, 1e-5, 0.0 if share else 1e-300]
-
-
-def test_remainders_go_to_the_longest_parts():
-    """In proportion to ‖mⱼ‖², 4 and 1."""
-    norms = [Norm(j, "fro", np.eye(1), slice(j, j + 1), slice(2, 2)) for j in range(2)]
-    assert handover._shared_out(norms, np.diag([4.0, 1.0])).ravel() == pytest.approx([0.8, 0.2], rel=1e-15)
-
-
-def test_narrow_rooms_are_tried_first():
-    """Each costs more of the bound than the one before, and none more than 1e-5 of it."""
-    assert list(MODULE.ROOMS) == sorted(MODULE.ROOMS)
-    assert 0 < MODULE.ROOMS[0] <= 1e-8 and MODULE.ROOMS[-1] <= 1e-5
-
-
-def test_whether_rounding_decides_is_asked_for_any_function(monkeypatch):
-    """The trial without errors of kernel values does not confine θ to the factor's span."""
-    trials = []
-    monkeypatch.setattr(MODULE, "_proven", lambda *args: trials.append(args) or args[2])
-    monkeypatch.setattr(MODULE, "_assembled", lambda *_: SimpleNamespace(unit=1.0))
-    reduction = SimpleNamespace(form=SimpleNamespace(predictions=[SimpleNamespace(rows=range(3))]))
-    attained = UpperBound(1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0, None, False, (), is_feasible=True, kernel=0.0)
-    found = bound(1.0, grams=(Gram(np.eye(1), np.ones((1, 1)), np.ones(1)),))
-    assert MODULE._rounding_decides(reduction, NO_PIECES, found, attained)
-    ((_, _, trial, span),) = trials
-    assert not trial.grams[0].error.any() and span is False
-
-
 def test_slopes_far_below_1_keep_their_digits():
     """An entry is at its end only relative to the others: 5e-13 beside 3e-12 is not."""
     pieces = SimpleNamespace(
@@ -722,100 +597,6 @@ def test_slopes_far_below_1_keep_their_digits():
     )  # fmt: skip
     v = np.array([3e-12, 5e-13])
     assert slopes.feasible_slopes(pieces, v) == pytest.approx(v, rel=1e-9, abs=0)
-
-
-def test_multipliers_of_0_are_tried_up_to_a_number_of_rows(monkeypatch):
-    """Up to MOST rows, that number included: c = 0 makes the offset the bound."""
-    stated = Program(np.zeros(1), np.zeros(1), 2.0, sp.csc_array(np.ones((2, 1))), np.ones(2), [("zero", slice(2), 0)])
-    for most, value in ((1, -np.inf), (2, 2.0)):
-        monkeypatch.setattr(handover, "MOST", most)
-        found = handover._without_multipliers(stated, [], still(np.ones(2), np.zeros(1)))
-        assert found.value == pytest.approx(value, rel=1e-12)
-
-
-def test_a_grid_on_which_a_column_vanishes():
-    """z = 0.1 + 1e-12 beside a cost of −0.1 becomes exactly 0.1, and needs no radius."""
-    stated = Program(
-        np.zeros(1), np.array([-0.1]), 0.0, sp.csc_array(np.ones((1, 1))), np.ones(1), [("zero", slice(1), 0)]
-    )
-    found = handover._moved(stated, [], still(np.array([0.1 + 1e-12]), np.zeros(1)), True)
-    assert found.z.tolist() == [0.1] and not found.radius.any()
-
-
-@pytest.mark.parametrize("k", [0, 1])
-def test_the_least_entry_of_a_dual_power_cone(k):
-    """(u/a)ᵃ(v/(1 − a))¹⁻ᵃ = |w|, where v is entry k and u is the other one."""
-    z, a = np.array([7.0, 7.0, -0.75]), 0.25
-    z[1 - k] = 2.0
-    least = handover._least_of_power(z, np.zeros(3), np.array([0]), k, np.array([a]))
-    assert (2.0 / a) ** a * (least[0] / (1 - a)) ** (1 - a) == pytest.approx(0.75, rel=1e-11)
-
-
-def test_a_cone_as_large_as_the_share_stays():
-    """Only multipliers below it are set to zero."""
-    form = SimpleNamespace(cones=SimpleNamespace(slices=[("nonneg", slice(0, 1), None), ("soc", slice(1, 3), 2)]))
-    assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.5).tolist() == [1.0, 0.5, 0.25]
-    assert handover._snapped(form, np.array([1.0, 0.5, 0.25]), 0.625).tolist() == [1.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("k", [0, 1])
-def test_a_constant_entry_of_a_power_cone_gets_its_least_value(k):
-    """(z₀/α)^α (z₁/(1 − α))^(1 − α) = |z₂|, by the entry that no column depends on."""
-    alpha, rows = 0.25, np.ones((3, 1))
-    rows[k] = 0.0
-    stated = Program(np.zeros(1), np.zeros(1), 0.0, sp.csc_array(rows), np.ones(3), [("power", slice(0, 3), alpha)])
-    z = np.array([2.0, 2.0, -0.75])
-    found = handover._with_room(stated, z, np.zeros(3))
-    assert np.delete(found, k).tolist() == np.delete(z, k).tolist()
-    assert (found[0] / alpha) ** alpha * (found[1] / (1 - alpha)) ** (1 - alpha) == pytest.approx(0.75, rel=1e-11)
-
-
-def test_constant_entries_are_lowered_only_where_they_cost():
-    """With b ≤ 0 an entry is raised at most, and without a least value it stays."""
-    z, b, least = np.ones(5), np.array([0.0, 1.0, 0.0, 0.0, 1.0]), np.array([0.5, 0.5, 2.0, np.nan, np.inf])
-    handover._change(SimpleNamespace(b=b), z, np.arange(5), least)
-    assert z.tolist() == [1.0, 0.5, 2.0, 1.0, 1.0]
-
-
-@pytest.mark.parametrize(("few", "value"), [(1, 1.0), (2, 2.0)])
-def test_small_problems_try_all_ways_to_move_a_point(monkeypatch, few, value):
-    """Up to FEW rows, that number included; beyond, the first bound whose rounding is small is taken."""
-    found = iter([Bound(1.0, 0.0, 1.0), Bound(2.0, 0.0, 1.0)])
-    monkeypatch.setattr(handover, "FEW", few)
-    monkeypatch.setattr(handover, "_vanishing", lambda _, __, ___, dual: [dual, dual])
-    monkeypatch.setattr(handover, "_with_norms", lambda _, __, dual: dual)
-    monkeypatch.setattr(handover.checker, "lower", lambda *_: next(found))
-    start, stated = still(np.ones(2), np.zeros(0)), SimpleNamespace(offset=0.0)
-    form = SimpleNamespace(cones=SimpleNamespace(slices=[]))
-    best = handover._moved_and_checked(form, SimpleNamespace(point=None), stated, [], start, lambda _: False)
-    assert best.value == value
-
-
-@pytest.mark.parametrize("unit", [2.0**-20, 1.0, 2.0**20])
-def test_what_rounding_of_multipliers_explains(monkeypatch, unit):
-    """Without a norm, ‖Aᵀν‖ up to a share of ν's terms joins the rounding in units of ‖θ‖; more takes an assumption."""
-    theta, size, terms = ko.Theta(KERNEL), 8.0, 4 * unit
-    reduction = SimpleNamespace(
-        form=SimpleNamespace(predictions=[SimpleNamespace(theta=theta)]), factors={theta: SimpleNamespace(scale=1.0)}
-    )
-    form = SimpleNamespace(
-        c=np.array([unit]), P=np.zeros(1), A=sp.csc_array((0, 1)), u=[np.arange(1)], linked=np.arange(1),
-        t=np.arange(0), units=(1.0, 1.0), offset=0.0,
-    )  # fmt: skip
-    point = DualPoint(form, np.zeros(1), np.zeros(0), np.zeros(1))
-    m = Multipliers(np.full((4, 1), unit), (1,), (), (), (), True)
-    monkeypatch.setattr(cone_bounds, "ABSOLUTE_FLOOR", 0.0)
-    monkeypatch.setattr(cone_bounds, "theta_gram", lambda *_: np.zeros((1, 1)))
-    monkeypatch.setattr(cone_bounds, "spans_everything", lambda *_: True)
-    monkeypatch.setattr(outer_dual, "magnitude", lambda *_: 0.0)
-    monkeypatch.setattr(outer_dual, "value", lambda *_: 0.0)
-    near = SimpleNamespace(prediction_unit=lambda _: size)
-    for share, assumed in ((0.5, False), (2.0, True)):
-        length = share * cone_bounds.RANK_ROUNDING * terms
-        monkeypatch.setattr(cone_bounds, "lengths_of", lambda *_, length=length: np.array([length]))
-        found = cone_bounds.evaluate(reduction, near, point, (None,), (m,), np.zeros(1))
-        assert bool(found.assumptions) is assumed
-        assert found.rounding == pytest.approx(0.0 if assumed else length * size, rel=1e-12, abs=0)
 
 
 def test_violations_cost_twice_their_multipliers():
@@ -917,3 +698,21 @@ def test_an_estimate_from_the_diagonal_of_what_the_factor_leaves():
     left = np.diag(Q - factor.scale * B @ B.T)
     expected = factor.scale * (V.T @ B) @ (B.T @ V) + V.T @ (left[:, None] * V)
     np.testing.assert_allclose(gram_of(link, factor, V, DIAGONAL).value, expected, rtol=1e-9)
+
+
+def test_no_pass_is_made_for_multipliers_that_close_nothing(monkeypatch):
+    """What the factor leaves keeps this gap open: ν proves the value with the factor, so no other rows help.
+
+    Where ν is far from optimal, multipliers from the point alone have their pass.
+    """
+    problem = with_few_support_vectors(1200)
+    problem.solve(max_rank=20)
+    reduction, data, point = reduction_of(problem), problem._outer(), point_of(problem)
+    ways, on_pieces = [], MODULE._on_pieces
+    monkeypatch.setattr(MODULE, "_on_pieces", lambda *rest: ways.append(rest[4]) or on_pieces(*rest))
+    found = MODULE.certify(reduction, data, point)
+    assert found.upper - found.lower > 1 and found.scope == FULL and ways.count(STREAMED) == 1
+    ways.clear()
+    wrong = replace(point, nu=tuple(np.zeros_like(nu) for nu in point.multipliers()))
+    again = MODULE.certify(reduction, data, wrong)
+    assert ways.count(STREAMED) == 2 and again.lower == pytest.approx(found.lower, rel=1e-3)

@@ -3,12 +3,9 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.certificate.balance import balanced
-from kernelopt.certificate.claim import Program
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(50, 2))
@@ -134,14 +131,3 @@ def test_powers_of_residuals_in_any_units(scale, penalty):
     problem = ko.Problem(cp.Minimize(loss))
     problem.solve()
     assert problem.status == "optimal", problem.certificate
-
-
-def test_rows_of_a_claim_in_powers_of_two():
-    """Each row is divided by its largest coefficient; a row of constants, and what would be rounded, stays."""
-    A, b, z = np.array([[12.0], [0.0], [0.25]]), np.array([24.0, 3.0, 1.0]), np.array([0.5, 7.0, 2.0])
-    stated = Program(np.zeros(1), np.ones(1), 0.0, sp.csc_array(A), b, [("nonneg", slice(3), None)])
-    found, _, moved = balanced(stated, [], z)
-    assert found.A.toarray().ravel().tolist() == [1.5, 0.0, 1.0]
-    assert found.b.tolist() == [3.0, 3.0, 4.0] and moved.tolist() == [4.0, 7.0, 0.5]
-    tiny = np.array([0.5, 7.0, 5e-324])
-    assert balanced(stated, [], tiny)[0] is stated

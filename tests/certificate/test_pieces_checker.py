@@ -90,7 +90,7 @@ class Case:
                 share = 1.0 if not group.weights[:, 1:].nnz else 1 - 1e-13
                 a[group.rows] = group.family.nearest(a[group.rows], share * w)
         a = twins.sign * a[twins.row]
-        g, e = stationarity(P, still(a, np.zeros(P.n)), np.zeros(len(a)))
+        g, e = stationarity(P, still(a), np.zeros(len(a)))
         for link in self.links(a):  # squares of t alone: their multiplier may be larger
             length, t = np.sqrt(max(np.trace(link.gram), 0)), link.norms[0].column
             need = length * (1 + 1e-9) - g[t] + 2 * e[t]
@@ -102,7 +102,7 @@ class Case:
         return a
 
     def links(self, a):
-        g, _ = stationarity(self.P, still(a, np.zeros(self.P.n)), np.zeros(len(a)))
+        g, _ = stationarity(self.P, still(a), np.zeros(len(a)))
         Q, found = KERNEL(X), []
         sizes = np.sqrt(np.diag(Q)) * (1 + 4 * UNIT)
         for columns, _, t, take in self.thetas:
@@ -130,14 +130,14 @@ class Case:
         radius[own] = 1e-12 * (1 + np.abs(a[own]))
         inverse = sp.csr_array(-sp.eye_array(len(free)))
         place = np.arange(len(free))
-        return Dual(a, np.zeros(P.n), radius, own, place, inverse, none, sp.csc_array((len(free), 0)))
+        return Dual(a, radius, own, place, inverse, none, sp.csc_array((len(free), 0)))
 
     def bound(self, a):
         P = self.P
         if len(free_columns(P, self.links(a)).columns):
             dual = self.balanced(a)
             return lower(P, self.links(dual.z), dual)
-        return lower(P, self.links(a), still(a, np.zeros(P.n)))
+        return lower(P, self.links(a), still(a))
 
 
 @pytest.mark.later
@@ -193,14 +193,14 @@ def test_what_is_not_proven_has_a_reason():
         (np.where(np.arange(len(case.a)) == row, np.nan, case.a), "not finite"),
         (np.append(case.a, 0.0), "not those of the rows"),
     ):
-        dual = still(a, np.zeros(P.n))
+        dual = still(a)
         assert why in lower(P, case.links(case.a), dual).missing
     short = [link._replace(gram=4 * link.gram) for link in case.links(case.a)]
-    assert "exceeds what its norm costs" in lower(P, short, still(case.a, np.zeros(P.n))).missing
+    assert "exceeds what its norm costs" in lower(P, short, still(case.a)).missing
     none = [link._replace(norms=()) for link in case.links(case.a)]
-    assert "does not vanish" in lower(P, none, still(case.a, np.zeros(P.n))).missing
+    assert "does not vanish" in lower(P, none, still(case.a)).missing
     both = [*case.links(case.a), *case.links(case.a)]
-    assert "two owners" in lower(P, both, still(case.a, np.zeros(P.n))).missing
+    assert "two owners" in lower(P, both, still(case.a)).missing
 
 
 def test_inequalities_have_multipliers_of_their_sign():
@@ -217,18 +217,18 @@ def test_twins_have_one_multiplier():
     assert len(own) and twins.settled.sum() == len(own)
     a = case.a.copy()
     a[own[0]] = np.nextafter(a[own[0]], 2)
-    assert "twins" in lower(case.P, case.links(a), still(a, np.zeros(case.P.n))).missing
+    assert "twins" in lower(case.P, case.links(a), still(a)).missing
 
 
 def test_cones_have_multipliers_in_their_dual_cones():
     """min t over (t, v − 3, 4) in the second-order cone, which is 4."""
     t, v = cp.Variable(), cp.Variable()
     P = read(cp.Problem(cp.Minimize(t), [cp.SOC(t, cp.hstack([v - 3, 4]))]))
-    signs = {end: lower(P, [], still(np.array([-1.0, 0.0, end]), np.zeros(P.n))) for end in (1 - 1e-12, 1 + 1e-12)}
+    signs = {end: lower(P, [], still(np.array([-1.0, 0.0, end]))) for end in (1 - 1e-12, 1 + 1e-12)}
     found, outside = signs.values()
     assert 4 - 1e-11 < found.value <= 4
     assert "dual cone" in outside.missing
-    moved = lower(P, [], still(np.array([-1.0, 1e-3, 0.9]), np.zeros(P.n)))
+    moved = lower(P, [], still(np.array([-1.0, 1e-3, 0.9])))
     assert "does not vanish" in moved.missing
 
 
@@ -263,10 +263,10 @@ def test_other_cones(kind):
     rows = P.by_columns[:, [column]].nonzero()[0]
     place, none = np.array([0]), np.arange(0)
     radius = np.where(np.arange(len(a)) == rows[0], 1e-15, 0.0) if kind == "psd" else np.zeros(len(a))
-    dual = Dual(a, np.zeros(P.n), radius, rows[:1], place, sp.csr_array([[1.0]]), none, sp.csc_array((1, 0)))
-    found = lower(P, [], dual if kind == "psd" else still(a, np.zeros(P.n)))
+    dual = Dual(a, radius, rows[:1], place, sp.csr_array([[1.0]]), none, sp.csc_array((1, 0)))
+    found = lower(P, [], dual if kind == "psd" else still(a))
     assert found.missing == "" and least - 1e-10 < found.value <= least * (1 + 1e-15)
-    outside = still(a * np.where(np.arange(len(a)) == len(a) - 1, 1.1, 1.0), np.zeros(P.n))
+    outside = still(a * np.where(np.arange(len(a)) == len(a) - 1, 1.1, 1.0))
     assert lower(P, [], outside).missing
 
 
@@ -286,22 +286,22 @@ def test_distances_from_a_function():
 
     def links(a):
         V = np.hstack([np.zeros_like(function), function])
-        np.add.at(V[:, 0], link.take, -stationarity(P, still(a, np.zeros(P.n)), np.zeros(len(a)))[0][columns[:, 0]])
+        np.add.at(V[:, 0], link.take, -stationarity(P, still(a), np.zeros(len(a)))[0][columns[:, 0]])
         size = sizes @ np.abs(V)
         error = (64 * UNIT + gamma(2 * len(Q) + 4)) * np.outer(size, size)
         distance = Norm(t, "fro", np.eye(1), slice(0, 1), slice(1, 2))
         return [Link(columns, link.take, sizes, (distance,), V, V.T @ Q @ V, error, np.eye(1))]
 
     [row] = np.setdiff1d(P.by_columns[:, [t]].nonzero()[0], P.below)  # that of the square
-    g, e = stationarity(P, still(a, np.zeros(P.n)), np.zeros(len(a)))
+    g, e = stationarity(P, still(a), np.zeros(len(a)))
     a[row] += np.sqrt(links(a)[0].gram[0, 0]) * (1 + 1e-9) - g[t] + 2 * e[t]
-    found = lower(P, links(a), still(a, np.zeros(P.n)))
+    found = lower(P, links(a), still(a))
     assert found.missing == "" and optimum - 1e-6 <= found.value <= optimum + 1e-9
     for _ in range(10):
         other = a + 0.1 * RNG.normal(size=len(a))
         other[P.below] = a[P.below]
         other[row] = 2 * np.abs(a[row]) + 5
-        moved = lower(P, links(other), still(other, np.zeros(P.n)))
+        moved = lower(P, links(other), still(other))
         assert moved.missing == "" and moved.value <= optimum + 1e-9
 
 
@@ -336,7 +336,7 @@ def test_a_radius_moves_the_weights_of_functions():
     place, none, inverse = np.array([0]), np.arange(0), sp.csr_array([[1 / entry]])
     for width, why in ((10 * abs(left) + 1e-14, ""), (1e-4, "domain of Radial")):
         radius = np.where(np.arange(len(a)) == row, width, 0.0)
-        dual = Dual(a, np.zeros(P.n), radius, np.array([row]), place, inverse, none, sp.csc_array((1, 0)))
+        dual = Dual(a, radius, np.array([row]), place, inverse, none, sp.csc_array((1, 0)))
         found = lower(P, [link._replace(gram=0.9 * link.gram) for link in case.links(a)], dual)
         assert why in found.missing and bool(found.missing) == bool(why)
 
@@ -355,13 +355,11 @@ def test_a_free_column_vanishes_within_a_radius():
     rows, values = P.by_columns[:, [of_b]].nonzero()[0], P.by_columns[:, [of_b]].data
     a[rows[0]] -= (P.by_columns[:, [of_b]].T @ a)[0] / values[0]
     off = a + np.where(np.arange(len(a)) == rows[1], 1e-3, 0)
-    assert "does not vanish" in lower(P, case.links(off), still(off, np.zeros(P.n))).missing
+    assert "does not vanish" in lower(P, case.links(off), still(off)).missing
     radius = np.zeros(len(a))
     radius[rows[0]] = 1e-12
     none = np.arange(0)
-    dual = Dual(
-        a, np.zeros(P.n), radius, rows[:1], np.array([0]), sp.csr_array([[1 / values[0]]]), none, sp.csc_array((1, 0))
-    )
+    dual = Dual(a, radius, rows[:1], np.array([0]), sp.csr_array([[1 / values[0]]]), none, sp.csc_array((1, 0)))
     found = lower(P, case.links(a), dual)
     assert found.missing == "" and case.optimum - 1e-6 <= found.value <= case.optimum + 1e-9
     # A bound for a wide radius holds for all multipliers within it: for those at both ends, too.

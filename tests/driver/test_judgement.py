@@ -69,7 +69,7 @@ def test_an_answer_is_scaled_into_its_constraints(name, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_first_order_solver_far_from_another_gets_no_second_run(monkeypatch):
-    """An optimum of 0 that no solver proves: SCS's second run took seconds, and its gap was 1e5 times another's."""
+    """SCS's second run takes seconds, and its gap would be 1e5 times another's."""
     solved, solve = [], ko.Problem.solve
     monkeypatch.setattr(ko.Problem, "solve", lambda self, *args, **kw: solved.append(self) or solve(self, *args, **kw))
     rng = np.random.RandomState(0)
@@ -77,8 +77,8 @@ def test_a_first_order_solver_far_from_another_gets_no_second_run(monkeypatch):
     train, _ = next(ShuffleSplit(test_size=0.2, random_state=rng).split(points))
     ko.estimators.NuKernelClassifier(nu=0.1).fit(points[train], labels[train])
     names = [attempt.solver for attempt in solved[0].solver_stats.attempts]
-    assert "SCS" in names and ("SCS", "SCS") not in pairwise(names)
-    assert solved[0].status == "optimal_inaccurate" and abs(solved[0].value) < 1e-8
+    assert ("SCS", "SCS") not in pairwise(names)
+    assert solved[0].status == "optimal" and abs(solved[0].value) < 1e-8
 
 
 def ridge(lam=0.1, **options):
@@ -134,7 +134,8 @@ def test_a_known_bound_counts_after_an_interruption(certify):
     answer = Answer(Status.OPTIMAL, True, None, without)
     found, interrupted = judgement._certified(task, task.data, answer, without, True)
     assert interrupted
-    assert (found.certificate.lower >= problem.certificate.lower - 1e-9) is (certify is True)
+    assert found.certificate.scope == ("full kernel" if certify is True else "reduced problem")
+    assert certify != True or found.certificate.lower >= problem.certificate.lower - 1e-9  # noqa: E712
 
 
 @pytest.mark.parametrize(("certify", "expected"), [(True, True), ("estimate", False)])

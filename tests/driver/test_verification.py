@@ -326,19 +326,6 @@ def test_an_answer_without_a_certificate_is_verified():
     assert problem.verify().certificate.scope == "full kernel"
 
 
-def test_better_multipliers_are_looked_for_where_the_answer_had_such(monkeypatch):
-    """Otherwise the solver's own ones are judged."""
-    problem, _, _ = svm()
-    problem.solve()
-    asked, certify = [], verification.certify
-    monkeypatch.setattr(verification, "certify", lambda *args: asked.append(args[-1].search) or certify(*args))
-    for sought in (True, False):
-        evidence = replace(problem.certificate.evidence, sought=sought)
-        problem._solution = replace(problem._solution, certificate=replace(problem.certificate, evidence=evidence))
-        problem.verify()
-    assert asked == [True, False]
-
-
 @pytest.mark.parametrize(("at_zero", "expected"), [(None, 1e-3), (3.001, 1e-3 / 2)])
 def test_optima_are_compared_in_units_of_the_improvement(at_zero, expected):
     """P₀ − P; where θ = 0 has no value, relative to the optimum."""

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from kernelopt.compiler.conic_form import Cones
-from kernelopt.solvers import outer_dual
+from kernelopt.solvers import cone_program
 from kernelopt.solvers.cones import into_dual, matrix, packed, violation
 from kernelopt.solvers.dual_feasibility import corrected
 
@@ -112,39 +112,12 @@ def test_residuals_are_relative_to_their_terms(size):
     assert worst == pytest.approx(2 / 3, rel=1e-12)
 
 
-def test_the_dual_value():
-    form = SimpleNamespace(offset=1.0, P=np.array([2.0, 0.0]), b=np.array([3.0]))
-    assert outer_dual.value(form, np.array([2.0, 5.0]), np.array([0.5])) == 1.0 - 4.0 - 1.5
-
-
-def test_firm_columns_are_held_by_a_larger_weight(monkeypatch):
-    asked, answer = [], SimpleNamespace(x=np.zeros(2), z=np.zeros(1))
-    monkeypatch.setattr(outer_dual, "answered", lambda P, *_: asked.append(P) or answer)
-    form = SimpleNamespace(
-        linked=np.arange(2), units=(1.0, 1.0), c=np.ones(2), P=np.zeros(2), t=np.array([1]), A=sp.csc_array((1, 2)),
-        b=np.zeros(1), cones=SimpleNamespace(slices=()),
-    )  # fmt: skip
-    for firm in (None, np.array([True, False])):
-        outer_dual.solve(form, np.zeros(2), np.zeros(2), np.ones(2), firm)
-    assert asked[0].tolist() == [outer_dual.PROXIMAL, outer_dual.PROXIMAL]
-    assert asked[1].tolist() == [outer_dual.FIRM, outer_dual.PROXIMAL]
-
-
-def test_multipliers_that_should_be_zero_are_dropped(monkeypatch):
-    """Where the correction leaves their residual, the point without them is taken."""
-    monkeypatch.setattr(outer_dual, "corrected", lambda columns, target, z, *_: (z, float(abs(z[0]))))
-    form = SimpleNamespace(
-        P=np.zeros(1), c=np.zeros(1), A=sp.csc_array(np.array([[1.0], [0.0]])), linked=np.arange(0), cones=None
-    )
-    assert outer_dual.repaired(form, np.zeros(1), np.array([1e-9, 1.0])).z.tolist() == [0.0, 1.0]
-
-
 def test_the_optimum_at_given_predictions():
     """minimize 1 + y subject to y ≥ u, for u = 3; there is none with y ≤ u − 1 too."""
     form = SimpleNamespace(
         offset=1.0, c=np.array([0.0, 1.0]), P=np.zeros(2), A=sp.csc_array(np.array([[1.0, -1.0], [-1.0, 1.0]])),
         b=np.array([0.0, 1.0]), linked=np.array([0]), cones=Cones(zero=0, nonneg=2),
     )  # fmt: skip
-    assert outer_dual.value_at(form, np.array([3.0])) == pytest.approx(4.0, rel=1e-8)
+    assert cone_program.value_at(form, np.array([3.0])) == pytest.approx(4.0, rel=1e-8)
     form.b = np.array([0.0, -1.0])
-    assert outer_dual.value_at(form, np.array([3.0])) is None
+    assert cone_program.value_at(form, np.array([3.0])) is None

@@ -1,0 +1,69 @@
+"""Points of dual cones near a given one, with room for rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelopt.pieces.spectral import Semidefinite
+from kernelopt.support.types import Array
+
+ROUNDS = 12  # of Newton's method for one number, which is near its root
+LEAST = 1e-13  # relative: the room that rounding of logarithms takes, whatever the spare
+
+
+@np.errstate(all="ignore")  # points that are far outside end in NaN, which proves nothing
+def nearest(kind: str, z: Array, extra: Any, spare: float) -> Array:
+    """A point of the dual cone near z, inside of it by a share `spare` of its size; z itself where it is that far."""
+    if kind == "soc":
+        return _of_second_order(z, spare)
+    if kind == "psd":
+        family, z = Semidefinite(int(extra)), -z
+        z[family.heads] -= spare * np.abs(z).max(initial=0.0)
+        return -family.nearest(z[None], np.ones(1))[0]
+    if kind == "exp":
+        return _of_exponentials(z.reshape(-1, 3), spare + LEAST).ravel()
+    alpha = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
+    return _of_powers(z, alpha, spare + LEAST)
+
+
+def _of_second_order(z: Array, spare: float) -> Array:
+    """z₀ ≥ (1 + spare)‖z̄‖."""
+    length = float(np.linalg.norm(z[1:]))
+    if z[0] >= (1 + spare) * length:
+        return z
+    middle = max((z[0] + length) / 2, 0.0)
+    return np.append(middle * (1 + 2 * spare), z[1:] * (middle / length))
+
+
+def _of_exponentials(z: Array, spare: float) -> Array:
+    """v ≥ φ(u, w) = u(1 + ln(w/(−u))) where u < 0 < w, and v ≥ 0 ≤ w at u = 0; moves are small relative to entries."""
+    z = z.copy()
+    z[:, 0], z[:, 2] = np.minimum(z[:, 0], 0.0), np.maximum(z[:, 2], 0.0)
+    z[z[:, 2] == 0, 0] = 0.0
+    flat = z[:, 0] == 0
+    z[flat, 1] = np.maximum(z[flat, 1], 0.0)
+    for _ in range(ROUNDS):
+        u, v, w = z.T
+        log = np.log(w / -u)
+        short = np.where(flat, 0.0, u * (1 + log) - v + spare * (np.abs(v) + np.abs(u) * (1 + np.abs(log))))
+        if not np.any(short > 0):
+            break
+        slope = np.column_stack([-log, np.ones(len(z)), -u / w])
+        scaled = z**2 * slope
+        total = np.sum(scaled * slope, axis=1)
+        step = np.where(short > 0, short * (1 + 2 * spare) / np.where(total > 0, total, 1.0), 0.0)
+        z = np.where(flat[:, None], z, z + np.clip(step[:, None] * scaled, -0.5 * np.abs(z), 0.5 * np.abs(z)))
+    return z
+
+
+def _of_powers(z: Array, alpha: Array, spare: float) -> Array:
+    """Π(zᵢ/αᵢ)^αᵢ ≥ |w|, w the last entry: all zᵢ grow by one factor, by which w shrinks."""
+    inside = np.maximum(z[:-1], 0.0)
+    if not np.all(inside > 0):
+        return np.append(inside, 0.0)
+    logs = np.log(inside / alpha)
+    short = np.log(np.abs(z[-1])) - alpha @ logs + spare * (2 + alpha @ np.abs(logs) + abs(np.log(abs(z[-1]))))
+    factor = np.exp(max(short, 0.0) / 2) if z[-1] else 1.0
+    return np.append(inside * factor, z[-1] / factor)
