@@ -49,13 +49,33 @@ def rows_near(reduction: Reduction, pieces: Pieces, point: Iterate, by_nu: bool 
     x = pieces.settled(in_columns(form, pieces, point))
     s = pieces.rows(x)
     a, known = np.zeros(len(s)), np.zeros(len(s), dtype=bool)
+    if by_nu:
+        a, known = _told(form, pieces, point)
+    _by_slopes(pieces, s, a, known)
+    kinks = -1
+    for _ in range(TURNS):  # functions within others have kinks where the others have found their weights
+        unknown = _unknown(pieces, s, a, known)
+        if len(unknown.kinks.rows) <= kinks:
+            break
+        _completed(reduction, pieces, point, (x, a, known), unknown, by_nu)
+        kinks = len(unknown.kinks.rows)
+    return a if np.isfinite(a).all() else None
+
+
+def _told(form: CanonicalForm, pieces: Pieces, point: Iterate) -> tuple[Array, np.ndarray]:
+    """Multipliers of stated constraints and of predictions that a solver told, and which rows have them."""
+    a, known = np.zeros(len(pieces.s0)), np.zeros(len(pieces.s0), dtype=bool)
     for constraint in form.outer.constraints:
         rows, told = pieces.stated.get(constraint.id), point.duals.get(constraint.id, ())
-        if by_nu and rows is not None and len(told) == 1 and told[0] is not None and np.size(told[0]) == len(rows):
+        if rows is not None and len(told) == 1 and told[0] is not None and np.size(told[0]) == len(rows):
             a[rows], known[rows] = np.ravel(dense(told[0]), order="F"), True
-    if by_nu:
-        rows, values = _of_predictions(form, pieces, point)
-        a[rows], known[rows] = values, True
+    rows, values = _of_predictions(form, pieces, point)
+    a[rows], known[rows] = values, True
+    return a, known
+
+
+def _by_slopes(pieces: Pieces, s: Array, a: Array, known: np.ndarray) -> None:
+    """Multipliers of rows from those that are known, and from slopes of functions at the point."""
     slopes = [group.family.slope(s[group.rows]) for group in pieces.groups]
     for _ in range(TURNS):
         before = known.sum()
@@ -63,7 +83,7 @@ def rows_near(reduction: Reduction, pieces: Pieces, point: Iterate, by_nu: bool 
         if known.sum() == before:
             break
     for _ in range(TURNS):
-        w, before = np.append(1.0, a[pieces.below]), a.copy()
+        w, earlier = np.append(1.0, a[pieces.below]), a.copy()
         for group, slope in zip(pieces.groups, slopes, strict=True):
             free = ~known[group.rows]
             a[group.rows[free]] = (group.omega(w)[:, None] * slope)[free]
@@ -71,10 +91,8 @@ def rows_near(reduction: Reduction, pieces: Pieces, point: Iterate, by_nu: bool 
         z, rows = pieces.bounds[:, 0], pieces.below[pieces.bounds[:, 1]]
         z, rows = z[~known[rows]], rows[~known[rows]]
         a[rows] = np.maximum(a[rows] + (pieces.c + pieces.slopes(a))[z], 0.0)  # g vanishes at z, whose entry is −1
-        if np.array_equal(a, before):
+        if np.array_equal(a, earlier):
             break
-    _completed(reduction, pieces, point, (x, a, known), by_nu)
-    return a if np.isfinite(a).all() else None
 
 
 def _predictions(form: CanonicalForm, pieces: Pieces, point: Iterate) -> tuple[Ints, Array]:
@@ -100,6 +118,22 @@ class _Open(NamedTuple):
     sums: list[tuple[Ints, float]]
 
 
+class _Unknown(NamedTuple):
+    """Rows whose multipliers are unknown: of functions at kinks, of constraints, and of cones.
+
+    held : the constraints that a solver told, and bounds of functions that nothing else holds
+    """
+
+    kinks: _Open
+    given: Ints
+    held: np.ndarray
+    cones: Ints
+
+    @property
+    def rows(self) -> Ints:
+        return np.concatenate([self.kinks.rows, self.given, self.cones])
+
+
 class _System(NamedTuple):
     """Moves δ of unknown multipliers with Aδ = left, nearly, and low ≤ before + δ ≤ high.
 
@@ -114,50 +148,72 @@ class _System(NamedTuple):
     width: Array
 
 
-def _completed(
-    reduction: Reduction, pieces: Pieces, point: Iterate, at: tuple[Array, Array, np.ndarray], by_nu: bool
-) -> None:
+def _completed(  # noqa: PLR0917
+    reduction: Reduction, pieces: Pieces, point: Iterate, at: tuple[Array, Array, np.ndarray], unknown: _Unknown,
+    by_nu: bool,
+) -> None:  # fmt: skip
     """Multipliers at kinks, of constraints and of cones by least squares: g_u = −ν, and g = 0 in free columns.
 
-    Without ν, Bᵀν = Σ μⱼ·(a subgradient of norm j at θ̂) with unknown μⱼ. Moves are small relative to the lengths of
-    intervals, and to multipliers of constraints.
+    Without ν, Bᵀν = Σ μⱼ·(a subgradient of norm j at θ̂) with unknown μⱼ.
     """
     x, a, known = at
-    s, twins = pieces.rows(x), pieces.twins
-    found = _open_rows(pieces, s, np.append(1.0, a[pieces.below]), known)
-    bounds = pieces.below[pieces.bounds[:, 1]]
-    own = bounds[~known[bounds] & (twins.row[bounds] == bounds)]
-    given = np.append(np.setdiff1d(np.concatenate([pieces.below, pieces.equal]), bounds), own)
-    of_cones = np.concatenate([np.arange(0), *(cone.rows.ravel() for cone in pieces.cones)])
-    count, rows = len(found.rows), np.concatenate([found.rows, given, of_cones])
+    s = pieces.rows(x)
+    rows = unknown.rows
     if not len(rows):
         return
-    low = np.where(np.isin(given, pieces.below), 0.0, -np.inf)
-    low = np.concatenate([found.low, low, np.full(len(of_cones), -np.inf)])
-    high = np.append(found.high, np.full(len(rows) - count, np.inf))
     moves = _with_followers(pieces, s, known, rows)
     A, left = (_with_nu(reduction.form, pieces, point, a, moves) if by_nu
                else _without_nu(reduction, pieces, point, a, moves))  # fmt: skip
-    for numbers, summed in found.sums:
+    A, left = _with_sums(A, left, unknown.kinks, a)
+    if not (np.isfinite(a).all() and np.isfinite(left).all()):
+        return
+    total = _totals(pieces, x, s)
+    system = _system(pieces, unknown, A, left, (a, s, total))
+    if not len(unknown.cones):
+        a += moves @ _by_steps(system)[: len(rows)]
+        return
+    at_kinks = unknown.kinks.rows
+    mu = np.zeros(A.shape[1] - len(rows))
+    slack = np.concatenate([s[at_kinks] * _by_local(pieces)[at_kinks], total[unknown.given], s[unknown.cones], mu])
+    a += moves @ _by_cones(system, pieces, slack, len(rows) - len(unknown.cones))[: len(rows)]
+    _drop(pieces, s, a)
+
+
+def _unknown(pieces: Pieces, s: Array, a: Array, known: np.ndarray) -> _Unknown:
+    """The rows whose multipliers slopes at the point do not determine."""
+    kinks = _open_rows(pieces, s, np.append(1.0, a[pieces.below]), known)
+    bounds = pieces.below[pieces.bounds[:, 1]]
+    own = bounds[~known[bounds] & (pieces.twins.row[bounds] == bounds)]
+    given = np.append(np.setdiff1d(np.concatenate([pieces.below, pieces.equal]), bounds), own)
+    of_cones = np.concatenate([np.arange(0), *(cone.rows.ravel() for cone in pieces.cones)])
+    return _Unknown(kinks, given, known[given] | np.isin(given, own), of_cones)
+
+
+def _with_sums(A: sp.csr_array, left: Array, kinks: _Open, a: Array) -> tuple[sp.csr_array, Array]:
+    """The same with a row for each sum of multipliers that is known."""
+    for numbers, summed in kinks.sums:
         entries = np.ones(len(numbers)), (np.zeros(len(numbers), dtype=int), numbers)
         A = sp.csr_array(sp.vstack([A, sp.csr_array(entries, shape=(1, A.shape[1]))]))
-        left = np.append(left, summed - a[rows[numbers]].sum())
-    before, most = a[rows], np.abs(a).max(initial=0.0) + np.abs(left).max(initial=0.0)
-    if not np.isfinite(most):
-        return
-    mu = np.zeros(A.shape[1] - len(rows))
-    before, low, high = np.append(before, mu), np.append(low, mu), np.append(high, mu + np.inf)
-    width, total = np.minimum(high - low, most), _totals(pieces, x, s)
-    if not len(of_cones):  # a bound of a function that nothing else holds, and what is slack, stay as they are
+        left = np.append(left, summed - a[kinks.rows[numbers]].sum())
+    return A, left
+
+
+def _system(pieces: Pieces, unknown: _Unknown, A: sp.csr_array, left: Array, at: tuple[Array, Array, Array]) -> _System:
+    """Moves are small relative to the lengths of intervals, and to multipliers of constraints.
+
+    at : multipliers, arguments, and values of the rows. Where nothing is in a cone, slack constraints do not move.
+    """
+    (a, s, total), (kinks, given, held, of_cones) = at, unknown
+    free, mu = np.full(len(of_cones), np.inf), np.zeros(A.shape[1] - len(unknown.rows))
+    low = np.concatenate([kinks.low, np.where(np.isin(given, pieces.below), 0.0, -np.inf), -free, mu])
+    high = np.concatenate([kinks.high, np.full(len(given), np.inf), free, mu + np.inf])
+    most = np.abs(a).max(initial=0.0) + np.abs(left).max(initial=0.0)
+    width = np.minimum(high - low, most)
+    if not len(of_cones):
         met = np.abs(total[given]) <= _near(pieces, s, (np.abs(s) + np.abs(pieces.s0))[given][:, None], NOT_FAR)
-        held = known[given] | np.isin(given, own)
-        width[count : len(rows)] = np.where(held, np.abs(before[count : len(rows)]), most * met)
-        a += moves @ _by_steps(_System(A, left, before, low, high, width))[: len(rows)]
-        return
-    slack = np.concatenate([s[found.rows] * _by_local(pieces)[found.rows], total[given], s[of_cones], mu])
-    system = _System(A, left, before, low, high, width)
-    a += moves @ _by_cones(system, pieces, slack, len(rows) - len(of_cones))[: len(rows)]
-    _drop(pieces, s, a)
+        own = slice(len(kinks.rows), len(unknown.rows))
+        width[own] = np.where(held, np.abs(a[given]), most * met)
+    return _System(A, left, np.append(a[unknown.rows], mu), low, high, width)
 
 
 def _drop(pieces: Pieces, s: Array, a: Array) -> None:

@@ -64,8 +64,9 @@ FLAT = 1e-6
 # Relative to P₀ − P, the improvement over θ = 0: errors of predictions up to this may raise the floor of the gap. No
 # multipliers can close such errors, and they are negligible beside the improvement.
 OPEN = 1e-10
-# Rows up to which a certificate for the kernel matrix as computed is tried: exact sums take N² Python operations. The
-# gap without errors of kernel values must be below CLOSE, relatively, for these errors to be the obstacle.
+# Rows up to which another pass is made for what it may prove, and a certificate for the kernel matrix as computed is
+# tried: exact sums take N² Python operations. The gap without errors of kernel values must be below CLOSE, relatively,
+# for these errors to be the obstacle.
 FEW, CLOSE = 1000, 1e-3
 IN_VAIN = 0.1  # share of a gap that better multipliers would have to close for another pass over the kernel
 # Relative to the gap's unit: where errors of kernel values may cost more, the matrix as computed says little about the
@@ -243,9 +244,9 @@ def _from_point_alone(  # noqa: PLR0917
 ) -> Lower | None:
     """The bound of multipliers found from the point without its ν.
 
-    None where a pass over the kernel would be in vain: with the factor alone the bound of ν is near the value.
+    None where a pass over many rows would be in vain: with the factor alone the bound of ν is near the value.
     """
-    if own is not None and way in {STREAMED, PRODUCTS}:
+    if own is not None and way in {STREAMED, PRODUCTS} and not _has_few_rows(reduction):
         ours = _on_pieces(reduction, data, point, own.rows, FROM_FACTOR)
         if ours is not None and upper.upper - ours.value <= IN_VAIN * (upper.upper - own.value):
             return None

@@ -73,6 +73,7 @@ CONES = {
     "power cone": lambda f: (0, [cp.PowCone3D(f[0] + 1, f[1] + 1, f[2], 0.3)]),
     "inverse product": lambda f: cp.inv_prod(f[:3] + 3),
     "x exp x": lambda f: cp.sum(cp.xexp(cp.pos(f + 4))),
+    "x exp x at kinks": lambda f: 3 * cp.sum(cp.xexp(cp.pos(f))),
     "maximum of cones": lambda f: cp.maximum(cp.quad_over_lin(f[:2] - 1, f[4] + 3), cp.norm(f[5:8])),
     "logarithm of a mean": lambda f: -cp.log(cp.geo_mean(f[:3] + 3)),
     "perspective": lambda f: _perspective(f),
