@@ -423,7 +423,7 @@ def _of_losses(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array
     last = sp.csr_array((m, S.shape[1])) if group.base is None else group.base
     every = sp.csr_array(sp.vstack([S[group.rows.ravel()] + last[np.repeat(np.arange(m), k)], last]))
     every.eliminate_zeros()
-    if s0[group.rows].any() or np.any(np.diff(every.indptr) != 1) or np.any(every.data != 1):
+    if not m or s0[group.rows].any() or np.any(np.diff(every.indptr) != 1) or np.any(every.data != 1):
         return False
     losses = inside.loss[every.indices]
     least = inside.least[losses]

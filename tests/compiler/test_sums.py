@@ -102,6 +102,15 @@ def test_multipliers_attain_the_value(name):
     assert rows.shape == pieces.s0.shape
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_weight_zero_are_nothing(name):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(0 * LOSSES[name](theta(X)) + cp.norm1(theta(X) - T) + ko.sum_squares(theta)))
+    alone = ko.Problem(cp.Minimize(cp.norm1(theta(X) - T) + ko.sum_squares(theta)))
+    assert problem.solve() == pytest.approx(alone.solve(), rel=1e-8)
+    assert problem.status == "optimal"
+
+
 STATED = {
     "bound": lambda f: f <= 0.1,
     "equation": lambda f: f[:2] == 0.1,
