@@ -21,7 +21,7 @@ EXACT = (Linear, Explicit)  # kernels whose features are given, not computed by 
 
 def costly(reduction: Reduction, pieces: Pieces, number: int) -> list[int]:
     """The norms of a θ with a cost or in a constraint; one with a strength of 0 is as if it were not stated."""
-    form, S, costly = reduction.form, pieces.by_columns, list[int]()
+    form, S, found = reduction.form, pieces.by_columns, list[int]()
     for j in form.norms_of(form.predictions[number].theta):
         t = int(pieces.columns[form.norms[j].t.id][0])
         rows = np.setdiff1d(S.indices[S.indptr[t] : S.indptr[t + 1]], single(pieces, t).signs)
@@ -29,8 +29,8 @@ def costly(reduction: Reduction, pieces: Pieces, number: int) -> list[int]:
             if group.is_outer and not group.costs.all():
                 rows = np.setdiff1d(rows, group.rows[group.costs == 0])
         if pieces.c[t] or len(rows):
-            costly.append(j)
-    return costly
+            found.append(j)
+    return found
 
 
 def bound(reduction: Reduction, pieces: Pieces, number: int, costly: list[int]) -> Link | None:

@@ -79,7 +79,7 @@ class Excess(NamedTuple):
 
 
 class PartMoves(NamedTuple):
-    """PartMoves Σ pₖₗ·baseₖdirectionₗᵀ of the parts of a θ, the p of which begin at `start` among all."""
+    """Moves Σ pₖₗ·baseₖdirectionₗᵀ of the parts of a θ, the p of which begin at `start` among all."""
 
     number: int
     base: Array
@@ -383,7 +383,7 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
             omega, near = group.omega(w), a[group.rows]
             if not isinstance(group.family, Piecewise) or spare > SPARES[0] or not group.is_outer:
                 near = group.family.nearest(group.family.nearest(near, (1 - spare) * omega), omega)
-                a[group.rows] = _withsingle(group.family, omega, near)
+                a[group.rows] = _with_single(group.family, omega, near)
                 continue
             ends = [end[:, None] for end in group.family.ends(omega)]
             for end in ends:
@@ -396,7 +396,7 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
     return np.asarray(twins.sign * a[twins.row])
 
 
-def _withsingle(family: Family, omega: Array, a: Array) -> Array:
+def _with_single(family: Family, omega: Array, a: Array) -> Array:
     """The only multiplier where the function has one slope: there is no room to stay inside of."""
     if not isinstance(family, OfOneNumber):
         return a

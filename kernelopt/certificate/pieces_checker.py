@@ -7,8 +7,8 @@ With multipliers a of the rows, those of rows below at least 0, and ω = w₀ + 
 
     D(a) = c₀ + s₀·a − Σ (ωh)*(a) + min over θ, t ≥ 0 of  ⟨g_u, Aθ⟩ + g_t·t,      g = c + Sᵀa,
 
-if g vanishes in all other columns, and −a is in K* on rows of cones. The checker only checks, as `checker` does for
-cone data: the caller supplies a, and every inequality that the bound needs is proven with rounding included.
+if g vanishes in all other columns, and −a is in K* on rows of cones. The checker only checks: the caller supplies a,
+and every inequality that the bound needs is proven with rounding included, by the parts in `checker`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from kernelopt.certificate.checker import (
     link_in_unit,
     of_free_theta,
     residuals,
+    turned,
     vanishes,
 )
 from kernelopt.certificate.claim import Array, Bound, Dual, Link, nothing
@@ -180,9 +181,22 @@ def ill_posed(pieces: Pieces, links: Sequence[Link], dual: Dual) -> str:
         return "a negative radius, or multipliers that differ from their twins"
     if np.any(dual.radius[twins.row != np.arange(m)]):
         return "a radius of a row whose multiplier is that of another one"
-    if np.bincount(_owned(links), minlength=1).max() > 1:
+    owned = _owned(links)
+    if owned.min(initial=0) < 0 or np.bincount(owned, minlength=1).max() > 1:
         return "columns with two owners"
+    if not pieces.once("rows stand once", _rows_stand_once):
+        return "rows that stand nowhere, or twice"
+    norms = [(norm, turned(norm)[0].shape[1], link.gram[norm.n, norm.f].shape) for link in links for norm in link.norms]
+    if not all(shape in {(k, 0), (k, k if norm.T is None else 0)} for norm, k, shape in norms):
+        return "multipliers that do not fit their norm, or a function beside a turned one"
     return "" if all(np.all(group.weights.data >= 0) for group in pieces.groups) else "a negative weight"
+
+
+def _rows_stand_once(pieces: Pieces) -> bool:
+    """Whether each row is that of one inequality, equation, cone or function: its multiplier then counts once."""
+    rows = [*(cone.rows.ravel() for cone in pieces.cones), *(group.rows.ravel() for group in pieces.groups)]
+    counts = np.bincount(np.concatenate([pieces.below, pieces.equal, *rows]).astype(int), minlength=len(pieces.s0))
+    return len(counts) == len(pieces.s0) and bool(np.all(counts == 1))
 
 
 def cones(pieces: Pieces) -> list[tuple[str, Array, Any]]:
@@ -249,7 +263,8 @@ def weights(pieces: Pieces, group: Group, a: Array, rho: Array) -> Weights:
 def stationarity(pieces: Pieces, dual: Dual, rho: Array) -> tuple[Array, Array]:
     """g = c + Sᵀa, and a bound on its error for all points within rho of a."""
     terms, n = np.abs(pieces.c) + pieces.sizes_of_slopes(dual.z), pieces.counts
-    off = np.where(terms > 0, gamma(n + 5) * terms + TINY, 0.0)
+    some = (pieces.c != 0) | (pieces.sizes_of_slopes(1.0 * ((dual.z != 0) | (rho > 0))) > 0)
+    off = np.where(some, gamma(n + 5) * terms + TINY, 0.0)
     return pieces.c + pieces.slopes(dual.z), off + pieces.sizes_of_slopes(rho) * (1 + ROOM)
 
 

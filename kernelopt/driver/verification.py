@@ -402,8 +402,8 @@ def _as_proven(  # noqa: PLR0917
 ) -> Certificate:  # fmt: skip
     """The certificate that multipliers of the solution's own one prove, if it is better.
 
-    Those found from ν alone may be worse. Where ν is not unique, the answer's is another one
-    that proves as much as a solver's accuracy allows, up to `tol` times the value without constants, or its terms.
+    Those found from ν alone may be worse. Where ν is not unique, the answer's is another one that proves as much as a
+    solver's accuracy allows, up to `tol` times the value without constants, or its terms.
     """
     exact = found.absolute_gap <= tol * max(found.terms, abs(point.value - reduction.form.constant))
     if told is None or told.evidence is None or not exact:

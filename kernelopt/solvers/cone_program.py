@@ -16,7 +16,7 @@ from kernelopt.support.clock import seconds_left
 from kernelopt.support.cvxpy_parts import clarabel_answer, clarabel_cones
 from kernelopt.support.types import Array
 
-TOLERANCE = 1e-11  # Clarabel's tolerances, near the smallest that it reaches; `repaired` removes the residual
+TOLERANCE = 1e-11  # Clarabel's tolerances, near the smallest that it reaches
 
 
 def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones) -> Any:

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from kernelopt.certificate import checker
+from kernelopt.certificate import checker, pieces_checker
 from kernelopt.certificate.claim import Link, Norm
+from kernelopt.pieces.form import Group, Pieces
+from kernelopt.pieces.function import Bounded
 from kernelopt.support import arithmetic
 
 u, ULPS, ROOM, TINY = 2.0**-20, 2.0**-14, 2.0**-8, 2.0**-30
@@ -15,6 +18,8 @@ def make_coarse(monkeypatch):
     monkeypatch.setattr(arithmetic, "UNIT", u)
     for name, value in (("U", u), ("ULPS", ULPS), ("ROOM", ROOM), ("TINY", TINY)):
         monkeypatch.setattr(checker, name, value)
+        if name != "ULPS":
+            monkeypatch.setattr(pieces_checker, name, value)
 
 
 def gamma(n):
@@ -32,6 +37,31 @@ def smallest(accepts, low, high):
         middle = (low + high) / 2
         low, high = (low, middle) if accepts(middle) else (middle, high)
     return high
+
+
+def stated(c, S, s0, below=(), groups=(), cones=(), bounds=(), c0=0.0):  # noqa: PLR0917
+    """Pieces; rows that are nothing else are equations."""
+    c, s0, S = np.array(c, dtype=float), np.array(s0, dtype=float), np.array(S, dtype=float).reshape(len(s0), len(c))
+    below, bounds = np.array(below, dtype=int), np.array(bounds, dtype=int).reshape(-1, 2)
+    others = [below, *(cone.rows for cone in cones), *(group.rows.ravel() for group in groups)]
+    equal = np.setdiff1d(np.arange(len(s0)), np.concatenate(others))
+    return Pieces(len(c), c, c0, sp.csr_array(S), s0, tuple(groups), below, equal, tuple(cones), bounds, {})
+
+
+class Told:
+    """A family whose conjugates are told: one function of one row."""
+
+    def __init__(self, value, rounding):
+        self.told, self.asked = Bounded(np.array([value]), np.array([rounding])), []
+
+    def conjugate(self, *box):
+        self.asked.append([part.ravel().tolist() for part in box])
+        return self.told
+
+
+def function(row, value=0.0, rounding=0.0, weights=((1.0,),)):
+    """A function of a row with weights in the objective and in rows below."""
+    return Group(Told(value, rounding), np.array([[row]]), sp.csr_array(np.array(weights)))
 
 
 def linked(columns, norms=(), V=None, gram=None, error=None, shares=None, take=None, sizes=None, features=None):  # noqa: PLR0917

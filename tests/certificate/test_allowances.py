@@ -192,9 +192,6 @@ def test_other_cones():
     assert not checker.in_dual_cone(np.array([1.0, -1.0]), np.zeros(2), two)
 
 
-# Terms of the bound
-
-
 # θ
 
 

@@ -1,46 +1,16 @@
-"""The checker alone: small programs whose optimum is known exactly, and points that must be refused."""
+"""The parts of the proof alone: dual cones, dual norms, and exact sums."""
 
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from math import fsum
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from kernelopt.certificate import checker
-from kernelopt.certificate.claim import Link, Norm, still
 from kernelopt.support.arithmetic import checked_product, two_product
 
 RNG = np.random.default_rng(0)
-
-
-def link(nu, Q, t, error=0.0):
-    V = nu[:, None]
-    n = len(nu)
-    norm = Norm(t, "fro", np.eye(1), slice(0, 1), slice(1, 1))
-    gram = V.T @ Q @ V
-    return Link(
-        np.arange(n)[:, None], np.arange(n), np.sqrt(np.diag(Q)), [norm], V, gram, np.full((1, 1), error), np.eye(1)
-    )
-
-
-def point(program, y, a, intercept=False):
-    """z for multipliers a ∈ [0, 1] of the margins."""
-    z = np.concatenate([a, 1 - a, [0.0]])
-    return still(z), y * a
-
-
-def moved_along(dual, radius, rows, columns, inverse):
-    return replace(dual, radius=radius, rows=np.array(rows), columns=np.array(columns), inverse=sp.csr_array(inverse))
-
-
-def exact(y, a, Q, strength):
-    """Σ aᵢ − νᵀQν/4λ in rationals."""
-    nu = [Fraction(float(v)) for v in y * a]
-    quadratic = sum(nu[i] * Fraction(float(Q[i, j])) * nu[j] for i in range(len(y)) for j in range(len(y)))
-    return sum(Fraction(float(v)) for v in a) - quadratic / (4 * Fraction(strength))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
-"""Columns that must vanish, points nearby at which they do, claims that do not fit together, and units."""
+"""Columns that must vanish, and points nearby at which they do."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -25,20 +24,6 @@ def moved(dual, radius, rows=(), columns=(), inverse=None, others=(), weights=No
         dual, radius=np.array(radius, dtype=float), rows=integers[0], columns=integers[1],
         inverse=sp.csr_array(inverse), others=integers[2], weights=sp.csc_array(weights),
     )  # fmt: skip
-
-
-def columns_of(free):
-    """Each free column as {row: exact sum}."""
-    found = []
-    for a, b in zip(free.starts[:-1], free.starts[1:], strict=True):
-        entries = {}
-        for row, value in zip(free.rows[a:b], free.values[a:b], strict=True):
-            entries[int(row)] = entries.get(int(row), 0) + Fraction(value)
-        found.append({row: value for row, value in entries.items() if value})
-    return found
-
-
-# What is free
 
 
 # Residuals
@@ -258,10 +243,7 @@ def test_weights_whose_products_underflow():
         assert checker.vanishes(free_of(one, 1), np.array([0.0, 1e-9]), dual) == expected
 
 
-# Claims
-
-
-# Units
+# The upper bound
 
 
 def test_the_upper_bound_counts_what_it_was_summed_from():
