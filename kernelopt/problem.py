@@ -283,7 +283,8 @@ class Problem(Statement, Answered):
                 raise
             except SolverError as error:
                 others = ", ".join(self.solvers().applicable)
-                raise SolverError(f"{error} Solvers that take the problem: {others}.") from error
+                told = f"Solvers that take the problem: {others}." if others else "No installed solver takes it."
+                raise SolverError(f"{error} {told}") from error
         # θ as a function, values and multipliers go to the user's objects, which are unchanged up to here.
         self._factored, self._asked, outcome = found.factored, options, found.outcome
         self._left_off, self._solved_for = outcome.left_off, {p.id: _copied(p.value) for p in self.parameters()}
@@ -690,7 +691,7 @@ class Problem(Statement, Answered):
     @one_at_a_time
     def solvers(self) -> choice.SolverTable:
         """Each solver, or why it can't take this problem: a mapping of names to None or the reason."""
-        return self._solver_table(self._factored.reduction.size if self._factored else 0)
+        return self._solver_table(self._factored.reduction.size if self._factored else None)
 
     @one_at_a_time
     def explain(self) -> explain.Explanation:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.support.cvxpy_parts import Inequality, nodes_of
+from kernelopt.support.cvxpy_parts import Inequality, Power, PowerApprox, nodes_of
 
 
 class AtomDomain(NamedTuple):
@@ -44,7 +44,7 @@ def domain_of(form: CanonicalForm) -> AtomDomain:
 def _of_atoms(problem: cp.Problem) -> Iterator[tuple[Any, Any]]:
     """Each atom that varies, with inequalities and matrix inequalities that do not hold by the signs of their sides."""
     for node in nodes_of(problem):
-        if node.is_constant():
+        if node.is_constant() or (isinstance(node, (Power, PowerApprox)) and _is_even(node)):
             continue
         try:
             stated = node._domain()
@@ -53,6 +53,11 @@ def _of_atoms(problem: cp.Problem) -> Iterator[tuple[Any, Any]]:
         for one in stated:
             if isinstance(one, cp.constraints.PSD) or (isinstance(one, Inequality) and not _holds(one)):
                 yield node, one
+
+
+def _is_even(node: Any) -> bool:
+    """Whether a power is an even one, which all numbers have; cvxpy says so of some of them only."""
+    return bool(node.p.value is not None and node.p.value > 0 and node.p.value % 2 == 0)
 
 
 def _holds(one: Any) -> bool:

@@ -331,12 +331,33 @@ class Convex(Work):
             self.status = Status.UNBOUNDED
         elif self.best is not None and (self.status != Status.INFEASIBLE or not task.is_continuous):
             outcome = judged(task, self.best, self.rest, self._diagnose, self.status)
+            if self._costs_too_much_to_meet(outcome):
+                outcome = self._met_at_less_cost(outcome)
             return replace(outcome, attempts=tuple(self.attempts))
         status = self.status if self.status in NOTHING else Status.USER_LIMIT
         assert status is not None
         grows = status == Status.USER_LIMIT and task.reduction.is_restriction
         guides = self.diagnosed.guides if grows and self.diagnosed is not None else {}
         return Outcome(without_answer(status, task.sign), tuple(self.attempts), self.stats, grows, guides=guides)
+
+    def _costs_too_much_to_meet(self, outcome: Outcome) -> bool:
+        """Whether a gap that was closed is open since the point was moved into constraints that it met nearly."""
+        goal, found, best = self.task.goal, outcome.solution.certificate, self.best
+        if found is None or best is None or not best.closed or goal.own_options or goal.seconds_left() <= 0:
+            return False
+        last = self.attempts[-1]
+        fresh = last.solver not in OURS and last.tol == goal.solver_tol and self.task.is_continuous
+        return fresh and isfinite(found.absolute_gap) and not found.closes(goal.tol, goal.abs_tol)
+
+    def _met_at_less_cost(self, outcome: Outcome) -> Outcome:
+        """The outcome of a finer answer of the same solver where its gap is smaller, else the one that is known."""
+        before, last = self.best, self.attempts[-1]
+        self.attempt(Plan(last.solver, last.tol * TIGHTER, self.units))
+        if self.best is None or self.best is before:
+            return outcome
+        finer = judged(self.task, self.best, self.rest, self._diagnose, self.status)
+        old, new = outcome.solution.certificate, finer.solution.certificate
+        return finer if old is not None and new is not None and new.absolute_gap < old.absolute_gap else outcome
 
     def _take_zero(self) -> None:
         """Take θ = 0, with the best y that is found quickly, as the answer of solvers that have none."""

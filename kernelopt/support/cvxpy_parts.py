@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from math import inf
 from threading import Event
 from types import SimpleNamespace
@@ -127,7 +128,7 @@ def rightly_valued(node: Any, args: list[Any]) -> Any | None:
 
     The entries of `upper_tri` are a column in an expression and a row in its value. `quantum_rel_entr` divides the
     eigenvalues of X by their sum in its value. The cones of `sum_largest` and `lambda_sum_largest` are unbounded
-    for more entries than there are, where the value is the sum of all.
+    for more entries than there are, where the value is the sum of all. Powers in the value of `pnorm` underflow.
     """
     if isinstance(node, cp.sum_largest) and node.k >= _count_along(args[0], node.axis):
         return cp.sum(args[0], axis=node.axis, keepdims=node.keepdims)
@@ -139,7 +140,18 @@ def rightly_valued(node: Any, args: list[Any]) -> Any | None:
         found = with_args(node, args)
         found.numeric = _relative_entropy
         return found
+    if isinstance(node, Pnorm) and 2 < node.p < inf:
+        found = with_args(node, args)
+        found.numeric = partial(_scaled_norm, float(node.p))
+        return found
     return None
+
+
+def _scaled_norm(p: float, values: Sequence[Any]) -> float:
+    """m(Σ|x/m|ᵖ)^(1/p) with m = max |x|."""
+    x = np.abs(np.ravel(values[0]))
+    m = float(x.max(initial=0.0))
+    return m * float(np.linalg.norm(x / m, p)) if 0 < m < inf else m
 
 
 def _count_along(node: Any, axis: int | Sequence[int] | None) -> int:
@@ -593,10 +605,15 @@ def clarabel_cones(**dims: Any) -> Any:
 
 
 class _KeptLeaves(Complex2Real):
-    """Remembers which expressions stand for the real and the imaginary part of each leaf."""
+    """Remembers which expressions stand for the real and the imaginary part of each leaf.
+
+    Expressions without complex leaves stay as they are: some atoms (perspective, support functions) have no copy.
+    """
 
     def canonicalize_tree(self, expr: Any, real2imag: Any, leaf_map: Any) -> Any:
         self.leaves = leaf_map
+        if not any(leaf.is_complex() for leaf in (*expr.variables(), *expr.parameters(), *expr.constants())):
+            return expr, None
         return super().canonicalize_tree(expr, real2imag, leaf_map)
 
 

@@ -11,7 +11,7 @@ from fuzzing_border import judged
 from stating import TIGHT
 
 import kernelopt as ko
-from kernelopt.errors import DCPError
+from kernelopt.errors import DCPError, SolverError
 
 X = np.random.default_rng(0).normal(size=(8, 2))
 Y = np.sin(X[:, 0]) + 0.2 * np.random.default_rng(1).normal(size=8)
@@ -158,3 +158,50 @@ def test_linear_losses_beside_a_norm_that_keeps_theta_at_0(slope):
     f = theta(X)
     problem = ko.Problem(cp.Minimize(slope * cp.sum(f - y) + ko.norm(theta)), [f >= -2])
     assert problem.solve() == pytest.approx(-slope * y.sum(), rel=1e-12) and problem.status == "optimal"
+
+
+@pytest.mark.parametrize("attribute", [{"imag": True}, {"hermitian": True}])
+def test_support_functions_beside_complex_variables_are_refused_by_name(attribute):
+    # cvxpy copies all expressions of such a problem, and a support function has no copy.
+    u = cp.Variable(2)
+    longest, v = SuppFunc(u, [cp.norm1(u) <= 1]), cp.Variable((2, 2), **attribute)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    part = cp.imag(v) if "imag" in attribute else cp.real(v)
+    loss = cp.sum_squares(Y - theta(X) - np.ones((8, 4)) @ cp.vec(part, order="F")) + longest(theta(X[:2]))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
+    with pytest.raises(SolverError, match=r"SuppFuncAtom.*No installed solver takes it\."):
+        problem.solve()
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        lambda f: cp.sum(cp.power(f - Y, 4)),
+        lambda f: cp.sum((Y - f) ** 8),
+        lambda f: cp.sum(cp.power(f - Y, 6, approx=False)),
+    ],
+)
+def test_even_powers_have_all_numbers(term):
+    """cvxpy says that some of them have numbers from 0 on only, and solves for all."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(term(theta(X)) + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "optimal" and problem.value == pytest.approx(by_hand(term), rel=1e-6)
+    assert (theta(X).value < Y).any() and (theta(X).value > Y).any()
+
+
+def test_an_even_power_in_a_constraint():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(ko.norm(theta)), [cp.power(f - Y, 4) <= 1e-3])
+    other = ko.Problem(cp.Minimize(ko.norm(theta)), [cp.abs(f - Y) <= 1e-3**0.25])
+    assert problem.solve() == pytest.approx(other.solve(), rel=3e-6) and problem.status == "optimal"
+
+
+def test_norms_of_high_order_do_not_underflow():
+    """Residuals of 1e-8 to the power of 60 are 0 in double precision, and their norm is not."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.pnorm(theta(X) - Y, 60, approx=False) + 1e-3 * ko.norm(theta)))
+    problem.solve()
+    interpolant = 1e-3 * np.sqrt(Y @ np.linalg.solve(ko.kernels.Gaussian(sigma=1.0)(X), Y))
+    assert problem.value <= interpolant * (1 + 1e-6)
