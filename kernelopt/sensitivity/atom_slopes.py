@@ -228,11 +228,19 @@ def _of_one(at: At, number: int, c: Array) -> Array:
 
 
 def _power(at: At, number: int, c: Array) -> Array:
-    """xᵖ: cpxᵖ⁻¹, and cxᵖ log x by p."""
+    """xᵖ: cpxᵖ⁻¹, and cxᵖ log x by p; a kink at x = 0 for 0 < p < 1, as of the root of squares."""
     x, p = at.x[0], float(at.x[1])
     if number == 1:
         return times(c, xlogy(at.y, x))
+    if 0 < p < 1:
+        c = c * at.ties.signs(_is_root_of_0(at, np.array(p)), np.ones_like(x))
     return times(c, p * x ** (p - 1)) if p else np.zeros_like(c)
+
+
+def _is_root_of_0(at: At, p: Array) -> Bools:
+    """Whether xᵖ is 0 to rounding, which for a small p > 0 is so of much smaller x than otherwise."""
+    with np.errstate(divide="ignore"):
+        return np.asarray((p > 0) & (at.x[0] <= at.ties.distance ** (1 / p) * at.size(0)))
 
 
 def _huber(at: At, number: int, c: Array) -> Array:
@@ -292,8 +300,10 @@ def _norm1(at: At, number: int, c: Array) -> Array:
 
 
 def _norm_inf(at: At, number: int, c: Array) -> Array:
-    """max |x|: c·sign x for the largest."""
-    return _spread(at, c) * np.sign(at.x[0]) * _along(at, np.abs(at.x[0]), np.ones(1))
+    """max |x|: c·sign x for the largest, with slopes in [−1, 1] where all are 0."""
+    x, largest = at.x[0], np.max(at.size(0), axis=_axes(at), keepdims=True)
+    at_zero = np.broadcast_to(_spread(at, at.y) <= at.ties.distance * largest, x.shape)
+    return _spread(at, c) * at.ties.signs(at_zero, np.sign(x)) * _along(at, np.abs(x), np.ones(1))
 
 
 def _pnorm(at: At, number: int, c: Array) -> Array:
@@ -414,13 +424,15 @@ def _prod(at: At, number: int, c: Array) -> Array:
 
 
 def _geo_mean(at: At, number: int, c: Array) -> Array:
-    """Πxᵢ^wᵢ: c·y·wᵢ/xᵢ."""
+    """Πxᵢ^wᵢ: c·y·wᵢ/xᵢ, a kink at xᵢ = 0 for wᵢ < 1."""
     x, axes, node = at.x[0], _axes(at), at.node
     w = np.zeros(len(node._keep))
     w[node._keep] = [float(one) for one in node.w]
     first = w.reshape([x.shape[i] for i in axes] + [1] * (x.ndim - len(axes)), order="F")
     weights = np.moveaxis(first, range(len(axes)), axes)
-    return np.where(weights == 0, 0.0, _spread(at, c * at.y) * weights / x)
+    weights = np.broadcast_to(weights, x.shape)
+    sides = at.ties.signs(_is_root_of_0(at, weights) & (weights < 1), np.ones_like(x))
+    return np.where(weights == 0, 0.0, sides * _spread(at, c * at.y) * weights / x)
 
 
 def _quad_over_lin(at: At, number: int, c: Array) -> Array:
@@ -578,6 +590,8 @@ SUMS = frozenset(
      "MulExpression", "reshape", "transpose", "index", "special_index", "Hstack", "Vstack", "Concatenate", "Promote",
      "broadcast_to", "diag_vec", "diag_mat", "upper_tri", "nonneg_wrap", "psd_wrap", "symmetric_wrap"}
 )  # fmt: skip
+# Atoms with |f(x)| ≤ f(|x|), also of the sizes of terms in the place of |x|; powers from 1 on are some, too.
+OF_SIZES = frozenset({"abs", "norm1", "norm_inf", "Pnorm", "PnormApprox", "quad_over_lin"})
 STEPS = frozenset({"ceil", "floor", "sign", "length", "Not", "And", "Or", "Xor"})
 
 SLOPES: dict[str, Rule] = {

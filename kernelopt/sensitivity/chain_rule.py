@@ -15,11 +15,23 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.attributes import dense
 from kernelopt.errors import KernelOptError
-from kernelopt.sensitivity.atom_slopes import AT, DATA, NEAR, SUMS, At, Ties, kind, numeric, rule_of, unbroadcast
+from kernelopt.sensitivity.atom_slopes import (
+    AT,
+    DATA,
+    NEAR,
+    OF_SIZES,
+    SUMS,
+    At,
+    Ties,
+    kind,
+    numeric,
+    rule_of,
+    unbroadcast,
+)
 from kernelopt.support.cvxpy_parts import Atom, Leaf, MulExpression
 from kernelopt.support.types import Array
 
-SEED = 1  # of directions of differences, and of slopes that are drawn at kinks
+SEED = 1  # of directions of differences
 # Steps of central differences, relative to each entry of the leaves. The first balances truncation ∝ h² and rounding
 # ∝ ε/h. Shorter ones stay on one side of a kink that is near; a longer one is for values that are small differences of
 # large numbers. One step that agrees is enough.
@@ -70,10 +82,10 @@ class Tree:
         found = self._values(given)[id(self.root)]
         return np.full(self.root.shape, np.nan) if found is None else _shaped(self.root, found)
 
-    def gradient(self, given: Mapping[int, Array], ties: str | None = None) -> Found:
+    def gradient(self, given: Mapping[int, Array], ties: Mapping[str, int] | None = None) -> Found:
         """The value and derivatives of an expression that is one number.
 
-        At kinks a slope in the middle is taken; for atoms with the name `ties` one at random.
+        At kinks a slope in the middle is taken; for atoms with a name in `ties` one at random, by the number there.
 
         Raises KernelOptError for an atom without a rule between the leaves and the root, where the value or a
         derivative is not finite, and where a difference of values disagrees.
@@ -82,8 +94,8 @@ class Tree:
             if not isinstance(node, Leaf):
                 rule_of(node)
                 self._require_known(node)
-        found, passed = self._slopes(given, NEAR, ties)
-        if ties is not None:
+        found, passed = self._slopes(given, NEAR, ties or {})
+        if ties:
             return found
         near = found.kinks
         if near:  # where the side of a kink is known, its slope is taken
@@ -170,12 +182,20 @@ class Tree:
         return known[id(node)]
 
     def _size(self, node: Any, values: Mapping[int, Any], known: dict[int, Any]) -> Any:
-        """The sizes of the terms that a node's entries are sums of: |A||x| for Ax, |value| where it is no sum."""
+        """The sizes of the terms that a node's entries are sums of, and what norms and powers make of these.
+
+        |A||x| for Ax, s² for x² with x of size s, |value| where it is another atom.
+        """
         if id(node) not in known:
+            arguments = self._arguments(node)
             if type(node).__name__ in SUMS:
-                known[id(node)] = abs(node.numeric([self._size(a, values, known) for a in self._arguments(node)]))
+                found = abs(node.numeric([self._size(a, values, known) for a in arguments]))
+            elif type(node).__name__ in OF_SIZES or (kind(node) == "power" and node.p.value >= 1):
+                others = [dense(values[id(a)]) for a in arguments[1:]]
+                found = numeric(node, [dense(self._size(arguments[0], values, known)), *others])
             else:
-                known[id(node)] = np.maximum(abs(values[id(node)]), self._unit(node))
+                found = np.maximum(abs(values[id(node)]), self._unit(node))
+            known[id(node)] = found
         return known[id(node)]
 
     def _unit(self, node: Any) -> float:
@@ -183,7 +203,9 @@ class Tree:
 
     # ---------------------------------------------------------------- slopes
 
-    def _slopes(self, given: Mapping[int, Array], distance: float, ties: str | None = None) -> tuple[Found, _Passed]:
+    def _slopes(
+        self, given: Mapping[int, Array], distance: float, ties: Mapping[str, int] | None = None
+    ) -> tuple[Found, _Passed]:
         """The value and derivatives, with kinks up to a distance, and what the comparison needs."""
         values = self._values(given)
         number = values[id(self.root)]
@@ -197,7 +219,9 @@ class Tree:
                 if isinstance(node, Leaf):
                     slopes[node.id] = slopes.get(node.id, 0.0) + back[id(node)]
                     continue
-                at = self._at(node, values, sizes, Ties(distance, SEED + place if kind(node) == ties else None))
+                draw = (ties or {}).get(kind(node))
+                seed = None if draw is None else draw * len(self.nodes) + place
+                at = self._at(node, values, sizes, Ties(distance, seed))
                 for argument, part in self._passed(at, back[id(node)]):
                     back[id(argument)] = back[id(argument)] + part if id(argument) in back else part
                 if at.ties.count:

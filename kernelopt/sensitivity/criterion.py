@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -74,8 +74,10 @@ def value(criterion: Criterion, place: Place) -> Array:
     return Tree(criterion.expression, (), criterion.replaced).value(given)
 
 
-def slopes(criterion: Criterion, place: Place, chosen: Sequence[cp.Parameter], ties: str | None = None) -> Slopes:
-    """Value and derivatives at a place, by the chosen parameters too; at kinks of the atom `ties` a slope at random.
+def slopes(
+    criterion: Criterion, place: Place, chosen: Sequence[cp.Parameter], ties: Mapping[str, int] | None = None
+) -> Slopes:
+    """Value and derivatives at a place, by the chosen parameters too; at kinks of atoms in `ties` a slope at random.
 
     Raises KernelOptError where the criterion has no derivative there, and for atoms without a rule for it.
     """

@@ -83,13 +83,19 @@ def derivative(found: Optimum, criterion: Criterion, chosen: list[cp.Parameter])
     """The derivative of a criterion by the parameters of the cone data, chosen ones of kernels, and its own.
 
     Where it is at kinks, the derivative is taken again with other slopes there, atom by atom. A kink that does not move
-    changes nothing, as that of a row that stays at its target.
+    changes nothing, as that of a row that stays at its target. Beside others all slopes are drawn, since a slope of 0
+    in the middle of one kink hides those inside of it.
     """
     place = at(found, criterion)
     values = slopes(criterion, place, chosen)
     one = _through(found, criterion, values, chosen)
-    others = ((name, slopes(criterion, place, chosen, name)) for name in values.kinks)
-    moving = [name for name, drawn in others if _differ(one, _through(found, criterion, drawn, chosen))]
+
+    def drawn(ties: dict[str, int]) -> Derivative:
+        return _through(found, criterion, slopes(criterion, place, chosen, ties), chosen)
+
+    every = dict.fromkeys(values.kinks, 1) if len(values.kinks) > 1 else {}
+    base = drawn(every) if every else one
+    moving = [name for name in values.kinks if _differ(base, drawn(every | {name: 2}))]
     if _has_length_of_0(found, criterion, values) and _differ(one, _through(found, criterion, values, chosen, True)):
         moving.append("norm")
     return one._replace(kinks=tuple(moving))

@@ -230,6 +230,41 @@ def test_a_criterion_at_a_kink_to_rounding(criterion, kink):
     assert not found.is_differentiable and found.kinks == (kink,)
 
 
+@pytest.mark.parametrize(
+    ("criterion", "kinks"),
+    [
+        (lambda f: cp.norm_inf(f[:1] - 0.4), {"norm_inf"}),
+        (lambda f: cp.sqrt(cp.sum_squares(f[:1] - 0.4)), {"power"}),
+        (lambda f: cp.power(cp.square(cp.square(f[0] - 0.4)), 0.25), {"power"}),
+        (lambda f: cp.geo_mean(cp.hstack([cp.square(f[0] - 0.4), 1])), {"geo_mean"}),
+        # A slope of 0 in the middle of the outer kink hides the inner one.
+        (lambda f: cp.mixed_norm(cp.reshape(f[:2] - np.array([0.4, 0]), (2, 1), order="F"), "inf", 1),
+         {"norm1", "norm_inf"}),
+        (lambda f: cp.abs(cp.norm_inf(f[:1] - 0.4)), {"abs", "norm_inf"}),
+    ],
+)  # fmt: skip
+def test_kinks_and_roots_of_what_is_0(criterion, kinks):
+    points = np.random.default_rng(3).uniform(-2, 2, (14, 1))
+    theta, c = ko.Theta(KERNEL), cp.Parameter(value=0.4)
+    f = theta(np.linspace(-2, 2, 9)[:, None])
+    loss = cp.sum_squares(theta(points) - np.sin(2 * points[:, 0])) + 0.2 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss), [f[0] == c])
+    problem.solve(tol=1e-10)
+    found = ko.gradient(problem, criterion(f), [c])
+    assert not found.is_differentiable and set(found.kinks) == kinks and found.one_sided[c] is None
+
+
+def test_a_root_of_squares_beside_0_has_a_slope():
+    points = np.random.default_rng(3).uniform(-2, 2, (14, 1))
+    theta, c = ko.Theta(KERNEL), cp.Parameter(value=0.4)
+    f = theta(np.linspace(-2, 2, 9)[:, None])
+    loss = cp.sum_squares(theta(points) - np.sin(2 * points[:, 0])) + 0.2 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss), [f[0] == c])
+    problem.solve(tol=1e-10)
+    found = ko.gradient(problem, cp.sqrt(cp.sum_squares(f[:1] - 0.4 + 1e-6)), [c])
+    assert found.is_differentiable and float(found[c]) == pytest.approx(1.0, abs=1e-5)
+
+
 def test_the_length_of_a_function_that_is_0():
     theta, q = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(value=0.0)
     f = theta(np.array([[-1.0], [1.0]]))
