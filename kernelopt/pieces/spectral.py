@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from math import inf, sqrt
 
 import numpy as np
 
+from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.function import Bounded, Family, Jacobian
 from kernelopt.pieces.norms import level
 from kernelopt.support.arithmetic import UNIT, euclidean, gamma
@@ -91,6 +93,14 @@ class Schatten(Family):
         return Spectral(self, U, sigma, V, *self._clipped(sigma, w))
 
 
+@cache
+def _triangle(n: int) -> tuple[Ints, Ints]:
+    """The lower triangle of an (n, n) matrix by rows."""
+    i, j = np.tril_indices(n)
+    i.flags.writeable = j.flags.writeable = False
+    return i, j
+
+
 @dataclass(frozen=True, eq=False)
 class Semidefinite(Family):
     """h(X) = 0 where X ⪰ 0, else ∞; (wh)*(A) = 0 where −A ⪰ 0. Reads the cones of graph forms.
@@ -105,19 +115,19 @@ class Semidefinite(Family):
     @property
     def heads(self) -> Ints:
         """The diagonal."""
-        i, j = np.tril_indices(self.order)
+        i, j = _triangle(self.order)
         return np.flatnonzero(i == j)
 
     def matrices(self, s: Array) -> Array:
         """(m, n, n)."""
-        i, j = np.tril_indices(self.order)
+        i, j = _triangle(self.order)
         found = np.zeros((len(s), self.order, self.order))
         found[:, i, j] = found[:, j, i] = s / np.where(i == j, 1.0, sqrt(2))
         return found
 
     def rows(self, X: Array) -> Array:
         """The inverse of `matrices`."""
-        i, j = np.tril_indices(self.order)
+        i, j = _triangle(self.order)
         return np.asarray(X[:, i, j] * np.where(i == j, 1.0, sqrt(2)))
 
     def _least(self, s: Array, e: Array) -> Array:
@@ -221,3 +231,9 @@ class Spectral:
         left = U.swapaxes(1, 2) @ H - inner @ V
         found = U @ core @ V + (right * rate[:, None, :]) @ V + U @ (rate[:, :, None] * left)
         return self.family.rows(found)
+
+
+def has_spectra(pieces: Pieces) -> bool:
+    """Whether singular values or eigenvalues enter, whose cone forms are large."""
+    functions = any(isinstance(group.family, Schatten) for group in pieces.groups)
+    return functions or any(cone.kind == "psd" for cone in pieces.cones)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from math import inf, isfinite, log, nan
 from operator import is_
@@ -60,6 +61,10 @@ FLOOR = 1e-10
 # Violation of constraints, in units of right-hand sides, from which an engine's answer is a claim of infeasibility.
 # Smaller values mistake slow convergence for infeasibility, larger ones let violated constraints pass as solved.
 INFEASIBLE = 1e-5
+# Relative to P₀: the gap up to which a point counts as an optimum at θ = 0. An engine ends without an error, too, where
+# it makes no more steps.
+ACCURATE = 1e-9
+NEXT = 1e-7  # in units of y: how far from the least value along one y slopes must have both signs
 WIDEST = 40.0  # how far log R is searched from its first guess: a double does not resolve sums of e⁴⁰ ≈ 2e17 and 1
 # Both log(R‖θ‖) and log(L/‖θ‖) rise with log R by a slope between 0 and 1. RISE: the first guess of the slope, rather
 # too steep, as systems with a smaller R take longer; BEYOND: steps go farther than to the root of the secant, so that
@@ -336,7 +341,8 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
         return None
     if isinstance(point.stopped, KeyboardInterrupt):
         raise point.stopped
-    return point.primal if point.stopped is None and point.violation <= INFEASIBLE * sigma else None
+    exact = point.gap <= max(watch.floor, ACCURATE * abs(point.primal)) and point.violation <= INFEASIBLE * sigma
+    return point.primal if point.stopped is None and exact else None
 
 
 def _least_along_one(problem: Structured) -> float | None:
@@ -359,7 +365,20 @@ def _least_along_one(problem: Structured) -> float | None:
             by_brent = minimize_scalar(value, method="brent")
         except RuntimeError:  # no bracket
             return None
-    return float(by_brent.fun) if isfinite(by_brent.fun) else None
+        y, far = float(by_brent.x), NEXT * (abs(float(by_brent.x)) + problem.sigma / float(np.abs(column).max()))
+        before, after = (_slope_along_one(problem, column, at) for at in (y - far, y + far))
+        exact = before <= 0 <= after and far * max(-before, after) <= ACCURATE * abs(by_brent.fun)
+    return float(by_brent.fun) if isfinite(by_brent.fun) and exact else None
+
+
+def _slope_along_one(problem: Structured, column: Array, y: float) -> float:
+    """The slope in a single y, without v. The least value is at least that at y − δ or y + δ, less δ·|slope there|."""
+    s = column * y
+    k = s[problem.of] - problem.anchor
+    with np.errstate(all="ignore"):
+        a = np.where(problem.rho > 0, k / problem.rho, np.where(k == 0, 0.0, np.copysign(inf, k)))
+        of_rows = problem.smooth_gradient(s) + problem.of_kinks(np.clip(a, problem.low, problem.high))
+        return float(problem.linear[-1]) + float(column[column != 0] @ of_rows[column != 0])
 
 
 def _root_of_slope(problem: Structured, column: Array) -> float | None:
@@ -369,26 +388,22 @@ def _root_of_slope(problem: Structured, column: Array) -> float | None:
     F, anchor, low, high, rho = F[used], anchor[used], low[used], high[used], rho[used]
     ends = [(anchor + rho * end)[np.isfinite(end)] / F[np.isfinite(end)] for end in (low, high)]
     knots, cost = np.unique(np.concatenate(ends)), float(problem.linear[-1])
-
-    def slope(y: float) -> float:
-        k = F * y - anchor
-        a = np.where(rho > 0, k / rho, np.where(k == 0, 0.0, np.copysign(inf, k)))
-        return cost + float(F @ np.clip(a, low, high))
+    along = partial(_slope_along_one, problem, column)
 
     if not len(knots):
         bend = float(np.sum(F**2 / rho))
         return float(np.sum(F * anchor / rho) - cost) / bend if 0 < bend < inf else None
     first, last = 0, len(knots) - 1
-    if slope(np.nextafter(knots[0], -inf)) > 0 or slope(np.nextafter(knots[-1], inf)) < 0:
+    if along(np.nextafter(knots[0], -inf)) > 0 or along(np.nextafter(knots[-1], inf)) < 0:
         bend = float(np.sum(F**2 / rho)) if np.all(rho > 0) else inf
-        beyond = 0 if slope(np.nextafter(knots[0], -inf)) > 0 else -1
-        at = slope(float(knots[beyond]))
+        beyond = 0 if along(np.nextafter(knots[0], -inf)) > 0 else -1
+        at = along(float(knots[beyond]))
         return None if not 0 < bend < inf else float(knots[beyond] - at / bend)
     while last - first > 1:
         middle = (first + last) // 2
-        first, last = (middle, last) if slope(knots[middle]) <= 0 else (first, middle)
+        first, last = (middle, last) if along(knots[middle]) <= 0 else (first, middle)
     left, right = float(knots[first]), float(knots[last])
-    before, after = slope(np.nextafter(left, inf)), slope(np.nextafter(right, -inf))
+    before, after = along(np.nextafter(left, inf)), along(np.nextafter(right, -inf))
     if before >= 0:
         return left
     return right if after <= 0 else left - before * (right - left) / (after - before)

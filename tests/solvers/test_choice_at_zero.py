@@ -36,3 +36,31 @@ def test_engines(monkeypatch, loss, expected):
     at_zero = cp.Problem(cp.Minimize(loss(c * np.ones(30)))).solve(solver="CLARABEL")
     assert engines.value_at_zero(reduction_of(problem), problem._outer()) == pytest.approx(at_zero, rel=1e-6)
     assert set(asked) == {expected}
+
+
+def softmax(f, b):
+    """12 classes, of which few occur, and scores of 1000 for some of these."""
+    classes = np.arange(30) % 5
+    scores = f + 1000.0 * np.isin(np.arange(12), [7, 9]) + np.ones((30, 1)) @ cp.reshape(b, (1, 12), order="F")
+    chosen = cp.sum(cp.multiply(np.eye(12)[classes], scores))
+    return cp.sum(cp.log_sum_exp(scores, axis=1)) - chosen + 1e-3 * cp.sum_squares(b)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "columns"),
+    [
+        (None, lambda f, b: cp.log_sum_exp(1000 * (f - Y)), 0),
+        (12, softmax, 12),
+        (None, lambda f, b: cp.sum(cp.huber(f + b[0] + b[1] * X[:, 0] - Y, 0.3)), 2),
+    ],
+)
+def test_an_engine_that_stops_early_finds_no_optimum_at_zero(outputs, loss, columns):
+    """Its point may be far above P₀, beside which any gap is small."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=outputs), cp.Variable(columns) if columns else None
+    problem = ko.Problem(cp.Minimize(loss(theta(X), b) + 0.5 * ko.sum_squares(theta)))
+    problem.solve()
+    c = cp.Variable(columns) if columns else None
+    at_zero = cp.Problem(cp.Minimize(loss(np.zeros((30, outputs) if outputs else 30), c))).solve(solver="CLARABEL")
+    assert problem.status == "optimal"
+    assert problem.certificate.at_zero == pytest.approx(at_zero, rel=1e-6)
+    assert problem.certificate.upper - problem.certificate.lower <= 1e-6 * (at_zero - problem.value)
