@@ -311,8 +311,12 @@ def _by_steps(system: _System) -> Array:
         most = float(G.diagonal().max(initial=0.0))
         if not most > 0:
             break
-        G = sp.csc_array(G + WEAK * most * sp.eye_array(G.shape[0]))
-        moved[free] = width[free] * splu(G).solve(some.T @ (left - A @ np.where(free, 0.0, moved)))
+        G = sp.csc_array(G / most + WEAK * sp.eye_array(G.shape[0]))
+        try:
+            factor = splu(G)
+        except RuntimeError:  # SuperLU found a pivot of 0: entries are too far apart
+            break
+        moved[free] = width[free] * factor.solve(some.T @ (left - A @ np.where(free, 0.0, moved)) / most)
         out = free & ((before + moved < low) | (before + moved > high))
         moved = np.clip(before + moved, low, high) - before
         if not out.any():

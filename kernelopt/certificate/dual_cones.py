@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelopt.pieces.spectral import Semidefinite
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 ROUNDS = 12  # of Newton's method for one number, which is near its root
 LEAST = 1e-13  # relative: the room that rounding of logarithms takes, whatever the spare
 
 
+class Cones(NamedTuple):
+    """Cones of one kind and size: their rows (m, k), and the order or exponents that they share."""
+
+    kind: str
+    rows: Ints
+    extra: Any
+
+
+def alike(cones: Sequence[tuple[str, Ints, Any]]) -> list[Cones]:
+    """Single cones in batches: many small matrices take the time of one."""
+    found: dict[Any, list[tuple[str, Ints, Any]]] = {}
+    for number, (kind, rows, extra) in enumerate(cones):
+        found.setdefault((kind, len(rows)) if kind in ("soc", "psd") else number, []).append((kind, rows, extra))
+    return [Cones(some[0][0], np.array([rows for _, rows, _ in some]), some[0][2]) for some in found.values()]
+
+
 @np.errstate(all="ignore")  # points that are far outside end in NaN, which proves nothing
 def nearest(kind: str, z: Array, extra: Any, spare: float) -> Array:
-    """A point of the dual cone near z, inside of it by a share `spare` of its size; z itself where it is that far."""
+    """Points of a dual cone near the rows of z, inside of it by a share `spare` of their size; those that are as they
+    are."""
     if kind == "soc":
         return _of_second_order(z, spare)
     if kind == "psd":
         family, z = Semidefinite(int(extra)), -z
-        z[family.heads] -= spare * np.abs(z).max(initial=0.0)
-        return -family.nearest(z[None], np.ones(1))[0]
+        z[:, family.heads] -= spare * np.abs(z).max(axis=1, initial=0.0, keepdims=True)
+        return -family.nearest(z, np.ones(len(z)))
     if kind == "exp":
-        return _of_exponentials(z.reshape(-1, 3), spare + LEAST).ravel()
+        return _of_exponentials(z.reshape(-1, 3), spare + LEAST).reshape(z.shape)
     alpha = np.array([extra, 1 - extra]) if kind == "power" else np.asarray(extra)
-    return _of_powers(z, alpha, spare + LEAST)
+    return np.array([_of_powers(row, alpha, spare + LEAST) for row in z])
 
 
 def _of_second_order(z: Array, spare: float) -> Array:
     """z₀ ≥ (1 + spare)‖z̄‖."""
-    length = float(np.linalg.norm(z[1:]))
-    if z[0] >= (1 + spare) * length:
-        return z
-    middle = max((z[0] + length) / 2, 0.0)
-    return np.append(middle * (1 + 2 * spare), z[1:] * (middle / length))
+    length = np.linalg.norm(z[:, 1:], axis=1)
+    middle = np.maximum((z[:, 0] + length) / 2, 0.0)
+    tail = z[:, 1:] * np.where(length > 0, middle / length, 0.0)[:, None]
+    moved = np.column_stack([middle * (1 + 2 * spare), tail])
+    return np.where((z[:, 0] >= (1 + spare) * length)[:, None], z, moved)
 
 
 def _of_exponentials(z: Array, spare: float) -> Array:

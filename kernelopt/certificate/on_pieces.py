@@ -373,7 +373,8 @@ def _moved(parts: list[Array], moves: list[PartMoves], by: Array) -> list[Array]
 def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
     """Multipliers in their domains: of rows below, of functions from the outer ones inwards, of cones."""
     twins, a, nested = pieces.twins, a.copy(), not all(group.is_outer for group in pieces.groups)
-    for _ in range(TURNS if nested or pieces.cones else 1):
+    cones = pieces.once("cones alike", lambda these: dual_cones.alike(pieces_checker.cones(these)))
+    for _ in range(TURNS if nested or cones else 1):
         before = a
         a = twins.sign * a[twins.row]
         low = pieces.below[a[pieces.below] < 0]
@@ -389,7 +390,7 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
             for end in ends:
                 near = np.where(np.isfinite(end) & (np.abs(near - end) <= NEARBY * np.abs(end)), end, near)
             a[group.rows] = np.clip(near, *ends)
-        for kind, rows, extra in pieces_checker.cones(pieces) if pieces.cones else ():
+        for kind, rows, extra in cones:
             a[rows] = -dual_cones.nearest(kind, -a[rows], extra, spare)
         if np.array_equal(a, before):
             break
