@@ -161,7 +161,35 @@ def _piecewise(reader: Reading, function: Piecewise, entries: Entries) -> Entrie
             if both is not None:
                 argument = Entries(term.functions.M, term.functions.c).take(term.which)
                 return applied(both, argument)
+    if function is POS and not entries.is_affine and (lines := _lines(entries)) is not None:
+        return _largest(reader, [*lines, entries.times(0.0).affine])
     return applied(many(function, m), reader.flattened(entries))
+
+
+def _lines(entries: Entries) -> list[Entries] | None:
+    """Affine parts whose maximum each entry is, MOST at most; None of other entries.
+
+    Those of weight·max(a, b) + c are weight·a + c and weight·b + c.
+    """
+    if entries.is_affine:
+        return [entries]
+    if len(entries.terms) > 1:
+        return None
+    [term] = entries.terms
+    h, k = term.functions.family, term.functions.k
+    if not np.array_equal(term.at, np.arange(len(entries))) or np.any(term.weight < 0) or k >= MOST:
+        return None
+    numbers = (term.which[:, None] * k + np.arange(k)).T
+    s = [Entries(term.functions.M, term.functions.c).take(place).times(term.weight) for place in numbers]
+    if isinstance(h, Largest):
+        return [entries.affine, *(entries.affine.plus(part) for part in s)]
+    if isinstance(h, Piecewise) and (both := h.take(term.which).lines()) is not None:
+        slopes, shifts = both
+        return [
+            entries.affine.plus(s[0].times(slope)).plus_constant(term.weight * shift)
+            for slope, shift in zip(slopes, shifts, strict=True)
+        ]
+    return None
 
 
 def _of(function: Piecewise) -> Rule:
@@ -184,6 +212,9 @@ def _largest(reader: Reading, parts: list[Entries]) -> Entries:
             return line.plus(_piecewise(reader, POS, curved.minus(line)))
     if (found := _of_one_number(parts)) is not None:
         return found
+    lines = [_lines(part) for part in parts]
+    if sum(MOST + 1 if some is None else len(some) for some in lines) <= MOST:
+        parts = [line for some in lines for line in some or ()]
     *others, last = [reader.flattened(part) for part in parts]
     m, k = len(last), len(others)
     differences = stacked([part.minus(last) for part in others])

@@ -58,6 +58,11 @@ class Entries:
     def is_affine(self) -> bool:
         return not self.terms
 
+    @property
+    def affine(self) -> Entries:
+        """Without the functions."""
+        return Entries(self.M, self.c)
+
     def plus(self, other: Entries) -> Entries:
         n = max(self.M.shape[1], other.M.shape[1])
         some = [wide(M, n) for M in (self.M, other.M) if M.nnz] or [wide(self.M, n)]

@@ -52,6 +52,12 @@ class Piecewise(OfOneNumber):
         added[..., 0] += np.asarray(constant)[:, None]
         return replace(self, coefficients=added)
 
+    def lines(self) -> tuple[Array, Array] | None:
+        """Slopes and values at 0 of the lines whose maximum each function is, (j + 1, m); None where one is curved."""
+        if self.coefficients[..., 2].any() or not np.isfinite(self.knots).all():
+            return None
+        return self.coefficients[..., 1].T, self.coefficients[..., 0].T
+
     @cached_property
     def stretches(self) -> tuple[Array, Array]:
         """The ends of all stretches, (m, j + 1)."""

@@ -207,3 +207,31 @@ def test_complex_variables_have_columns_for_both_parts():
     at = np.zeros(found.n)
     at[found.columns[x.id]], at[found.columns[-x.id]] = [1.0, 2.0], [1.0, 5.0]
     assert found.sums(found.settled(at))[0] == pytest.approx(np.sqrt(1 + 4 + 16))
+
+
+@pytest.mark.parametrize(
+    ("term", "count"),
+    [
+        (lambda u, t: cp.pos(cp.pos(1 - u) - t), 3),
+        (lambda u, t: cp.pos(2 * cp.maximum(u, t, -u) - 1 - t), 4),
+        (lambda u, t: cp.maximum(cp.pos(u) + t, cp.maximum(u, 2 * t, 0.5) - 1, -u), 6),
+    ],
+)
+def test_maxima_of_maxima_are_maxima(term, count):
+    """One function of several lines each, in place of functions within others."""
+    u, t = cp.Variable(5, name="u"), cp.Variable(name="t")
+    problem = cp.Problem(cp.Minimize(cp.sum(term(u, t))))
+    P = read(problem, [u, t])
+    assert not len(P.below) and {(type(g.family).__name__, g.rows.shape[1]) for g in P.groups} == {
+        ("Largest", count - 1)
+    }
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        u.value, t.value = rng.normal(size=5), rng.normal()
+        assert P.sums(P.settled(place(problem, P)))[0] == pytest.approx(minimized(problem), rel=1e-12, abs=1e-12)
+
+
+def test_maxima_of_many_lines_stay_within_others():
+    u, t = cp.Variable((3, 9)), cp.Variable()
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.pos(cp.max(u, axis=1) - t))))
+    assert len(read(problem, [u, t]).below) == 3
