@@ -273,9 +273,15 @@ class Statement:
             return partial(local_optima.begin, outer, names)
         return partial(convex.begin, outer, names)
 
-    def _solver_table(self, size: int) -> SolverTable:
-        """Each solver, or why it can't take this problem; the default depends on the number of variables."""
+    def _solver_table(self, size: int | None) -> SolverTable:
+        """Each solver, or why it can't take this problem; the default depends on the number of variables.
+
+        Before rows are factored it is taken for the number of rows.
+        """
         form = self._private_form()
+        if size is None:
+            of_rows = sum(len(link.rows) * (link.theta.outputs or 1) for link in form.predictions)
+            size = of_rows + sum(y.size for y in form.y)
         return spectral_problems.solver_table(
             self._spectral, lambda: choice.table(self._probe, form, self._outer(), size, self._texts())
         )

@@ -49,7 +49,8 @@ class Shape:
     square, or that is bounded; machine : the number of rows of a support vector machine that libsvm takes, else 0;
     nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a θ − f₀; free :
     whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among the columns y;
-    chain : how many constraints connect predictions in a row, as those of a function that rises
+    chain : how many constraints connect predictions in a row, as those of a function that rises; local : how many
+    columns y share few rows, as a variable for each row does
     """
 
     lacks: str | None
@@ -68,6 +69,7 @@ class Shape:
     free: bool = False
     rows: int = 0
     chain: int = 0
+    local: int = 0
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
@@ -136,7 +138,15 @@ def _functions(split: Separable) -> Shape:
     chain = _chain(split.E[np.unique(kinks.of[below | above])]) if hard else 0
     machine = plain and machines.machine_of(kinks, slope, split.F) is not None
     rows = split.E.shape[0] if machine else 0
-    return Shape(None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain)
+    local = split.F.shape[1] if _is_sparse(split) else 0
+    return Shape(
+        None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain, local=local
+    )
+
+
+def _is_sparse(split: Separable) -> bool:
+    """Whether many columns of F share few rows."""
+    return bool(split.F.shape[1] > MANY and split.F.nnz < SPARSE * split.F.shape[0] * split.F.shape[1])
 
 
 def _chain(E: sp.csr_array) -> int:
@@ -177,7 +187,7 @@ def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: 
     split = outer.split
     assert split is not None
     kept = reduction.kept.setdefault(outer.common, {})
-    sparse &= split.F.shape[1] > MANY and split.F.nnz < SPARSE * split.F.shape[0] * split.F.shape[1]
+    sparse &= _is_sparse(split)
     if (Structured, sparse) not in kept:
         kept[Structured, sparse] = _without_penalties(reduction, outer, split, sparse)
     found: Structured = kept[Structured, sparse]

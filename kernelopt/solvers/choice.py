@@ -16,6 +16,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.outer import Outer
 from kernelopt.errors import KernelOptError, OptionError, SolverError, UnknownNameError
 from kernelopt.factorization.tall import WIDE
+from kernelopt.pieces.spectral import has_spectra
 from kernelopt.solvers import culprits, engines, on_rows
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
 from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
@@ -49,6 +50,11 @@ JOINT = 3000
 # simplex 1.0 in place of 5.2, and 30 equations the same time either way. So do inequalities along a chain of
 # predictions: 1000 rows that rise along a column take 2 s, and find no end otherwise.
 EQUATIONS = 20
+# Variables of the reduced problem up to which cvxpy's first solver comes before the method of multipliers, where only
+# rows are coupled. At 60 to 240 variables it takes 10 to 80 % of the time on 30 kinds of problems (risks, groups,
+# norms of rows, balls), at 480 the same on average. Several θ, spectral functions and semidefinite cones, whose cone
+# forms are large, take 1.5 to 40 times as long by cone solvers.
+SMALL = 400
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 # Without a norm of θ, problems with this many times as many rows as variables are solved with v among the free columns:
@@ -228,9 +234,16 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
         preferred += [name for name in ENGINES if name not in preferred and engines.lacks(name, shape) is None]
         preferred = preferred or [MULTIPLIERS]
     elif shape.lacks is not None and not preferred and on_rows.lacks(form, outer) is None:
-        preferred = [MULTIPLIERS]
-    found = [*preferred, *(name for name in names if name not in OURS)]
+        others = [name for name in names if name not in OURS]
+        preferred = [*others[: size <= SMALL and _is_of_rows(form, outer)], MULTIPLIERS]
+    found = [*preferred, *(name for name in names if name not in OURS and name not in preferred)]
     return found or [name for name in names if engines.lacks(name, shape) is None]  # B in blocks, which no other takes
+
+
+def _is_of_rows(form: CanonicalForm, outer: Outer) -> bool:
+    """Whether one θ and its Euclidean norm enter, and neither singular values nor eigenvalues."""
+    plain = len(form.predictions) == 1 and all(norm.is_plain for norm in form.norms)
+    return plain and outer.pieces is not None and not has_spectra(outer.pieces)
 
 
 def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
@@ -248,6 +261,8 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     if shape.maxima > MANY:
         first = [] if shape.smooth else ["PROXIMAL_POINT"]
         return [*first, "INTERIOR_POINT"] if size + shape.maxima < JOINT else first
+    if shape.local and size - shape.local < JOINT:  # one per row: 1.3 s at 1000 rows, by the other way no end
+        return ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"]
     if max(shape.equations, shape.chain) > EQUATIONS and size < 2 * JOINT:
         return ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"]
     if shape.machine and size >= WIDE * shape.machine:

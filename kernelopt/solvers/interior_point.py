@@ -140,7 +140,7 @@ class _Newton:
 class InteriorPoint(Engine):
     """Mehrotra's predictor and corrector: few iterations, each with one dense system."""
 
-    free_columns = True
+    free_columns, sparse = True, True
 
     def lacks(self, shape: Shape) -> str | None:
         return needs_convexity(shape)

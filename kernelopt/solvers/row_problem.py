@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import inf, sqrt
 
 import numpy as np
@@ -169,6 +170,11 @@ class RowProblem:
     def penalty(self) -> Array:
         """R for each entry of v."""
         return np.repeat(self.R, np.diff(self.ends))
+
+    @cached_property
+    def steps_of_blocks(self) -> Array:
+        """`steps_v` of each block; 1 of one without columns."""
+        return np.array([self.steps_v[a] if b > a else 1.0 for a, b in pairwise(self.ends)])
 
     @cached_property
     def cost(self) -> Array:

@@ -6,7 +6,7 @@ R + D + BᵀKB with a sparse K, and takes the least of
     rows      K = GᵀG with f rows of G, fewer than columns of B:  f × f, with entries of BBᵀ, where R + D is regular
     alike     K = W ⊗ I, the same for all rows:  one eigendecomposition of BᵀB for all systems
     gradients K outputs of one B:  conjugate gradients, preconditioned by R + D + Bᵀ diag(tr Kᵢ/K) B, r × r
-    columns   Cholesky
+    columns   Cholesky, also of problems in which conjugate gradients took too many steps once
 
 Small problems take one dense matrix for all.
 """
@@ -42,7 +42,8 @@ LARGE = 600
 WIDEST = 12  # predictions that a part of K may connect so that it is factored by itself
 POSITIVE = 1e-12  # relative to the largest eigenvalue of a part of K: smaller ones are rounding
 # Conjugate gradients end where the residual, measured by the preconditioner, is that share of the first, or after
-# MOST steps. A smaller share takes more of them than it saves Newton steps.
+# MOST steps, which take about as long as a Cholesky factor. A smaller share takes more of them than it saves Newton
+# steps.
 ENOUGH, MOST = 1e-2, 100
 JITTER = 1e-14  # relative to the largest diagonal entry, where a Cholesky factor breaks down; then 100 times that …
 TRIES = 5
@@ -52,11 +53,13 @@ TRIES = 5
 class Products:
     """What systems of one problem share, made once.
 
-    gram : BBᵀ by the id of B; eigen : (eigenvalues, vectors) of BᵀB
+    gram : BBᵀ by the id of B; eigen : (eigenvalues, vectors) of BᵀB; is_stiff : whether conjugate gradients took too
+    many steps, as where outputs of some rows are on a sphere, with curvatures that differ by σ
     """
 
     problem: RowProblem
     gram: dict[int, Array] = field(default_factory=dict)
+    is_stiff: bool = False
 
     def of_rows(self, number: int) -> Array:
         """BₖBₖᵀ."""
@@ -138,10 +141,22 @@ def solver(products: Products, found: Curvature, lengths: OfLengths, ridge: Arra
     inner = reduced(problem, found.H, ridge)
     columns, T = _columns(problem, found, lengths)
     of_v = _alike(products, inner, R) or _in_rows(products, inner, R)
-    if of_v is None and products.is_one and problem.p > LARGE:
-        return _gradients(problem, found, inner, R, columns, T)
-    base = _bordered(problem, inner, of_v or _in_columns(problem, inner.K, R))
-    return _with_columns(base, columns, T)
+
+    def directly() -> Solver:
+        return _with_columns(_bordered(problem, inner, of_v or _in_columns(problem, inner.K, R)), columns, T)
+
+    if of_v is not None or not products.is_one or problem.p <= LARGE or products.is_stiff:
+        return directly()
+    by_gradients = _gradients(problem, inner, R, columns, T)
+
+    def solve(r: Array) -> Array:
+        x = by_gradients(r)
+        if x is None:
+            products.is_stiff = True
+            return directly()(r)
+        return x
+
+    return solve
 
 
 def _whole(products: Products, found: Curvature, lengths: OfLengths, R: Array, ridge: Array) -> Solver:
@@ -361,10 +376,10 @@ def _alike(products: Products, inner: Reduced, R: Array) -> Solver | None:
     return solve
 
 
-def _gradients(  # noqa: PLR0917
-    problem: RowProblem, found: Curvature, inner: Reduced, R: Array, columns: Array, T: Array
-) -> Solver:
-    """Conjugate gradients for v and the y that are left; the local ones follow."""
+def _gradients(
+    problem: RowProblem, inner: Reduced, R: Array, columns: Array, T: Array
+) -> Callable[[Array], Array | None]:
+    """Conjugate gradients for v and the y that are left; the local ones follow. None after too many steps."""
     count, B, p = len(problem.blocks), problem.blocks[0], problem.p
     mean = np.maximum(inner.K.diagonal().reshape(count, -1).mean(axis=0), 0.0)
     small = _squares(B, mean)
@@ -396,12 +411,12 @@ def _gradients(  # noqa: PLR0917
         rest = of_rest @ (r[p:] - border.T @ v)
         return np.concatenate([v - moved @ rest, rest])
 
-    def solve(r: Array) -> Array:
+    def solve(r: Array) -> Array | None:
         bottom = r[p:]
         local = bottom[inner.local] / inner.diagonal
         top = r[:p] - problem.lifted(inner.of_d @ local) if len(inner.local) else r[:p]
-        x = _conjugate(product, conditioned, np.concatenate([top, bottom[inner.rest] - inner.of_rest @ local]))
-        return _joined(problem, inner, x[:p], x[p:], local)
+        x = _conjugate(product, conditioned, np.concatenate([top, bottom[inner.rest] - inner.of_rest @ local]), p)
+        return None if x is None else _joined(problem, inner, x[:p], x[p:], local)
 
     return solve
 
@@ -416,22 +431,25 @@ def _raised(S: Array, floor: Array) -> Array:
     return np.asarray(inner / np.outer(unit, unit))
 
 
-def _conjugate(product: Solver, conditioned: Solver, r: Array) -> Array:
-    """Preconditioned conjugate gradients for a positive definite product."""
+def _conjugate(product: Solver, conditioned: Solver, r: Array, p: int) -> Array | None:
+    """Preconditioned conjugate gradients for a positive definite product, with y from p on; None after MOST steps.
+
+    The residual of y counts by itself, too: what a gradient in y costs a bound is of first order.
+    """
     x, left = np.zeros_like(r), r
     z = conditioned(left)
     direction, size = z, float(left @ z)
-    first = size
+    first, of_y = size, float(np.linalg.norm(r[p:]))
     for _ in range(MOST):
-        if not size > ENOUGH**2 * first:
-            break
+        if size <= ENOUGH**2 * first and np.linalg.norm(left[p:]) <= ENOUGH * of_y:
+            return x
         moved = product(direction)
         bent = float(direction @ moved)
         if not bent > 0:
-            break
+            return None
         x = x + (size / bent) * direction
         left = left - (size / bent) * moved
         z = conditioned(left)
         size, before = float(left @ z), size
         direction = z + (size / before) * direction
-    return x
+    return None

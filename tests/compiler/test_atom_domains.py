@@ -18,7 +18,7 @@ CONSTRAINTS = {
     "divergence": lambda f: cp.kl_div(f[0] + 1, 1.0) <= 1e3,
 }
 # At the optimum the slopes of these are infinite, so that no multipliers exist.
-STEEP = ("geometric mean", "entropy", "divergence")
+STEEP = ("entropy", "divergence")
 TERMS = {
     "inverse": lambda u: 0.01 * cp.inv_pos(u),
     "cube": lambda u: 0.01 * cp.power(u, 3),

@@ -474,19 +474,75 @@ def test_a_norm_that_vanishes_has_the_last_point(seed):
     y = np.sin(points[:, 0]) + rng.standard_t(2, size=120)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0))
     problem = ko.Problem(cp.Minimize(cp.norm(y - theta(points) - cp.Variable()) + 3 * ko.norm(theta)))
-    problem.solve()
+    problem.solve(solver=NAME)
     assert problem.status == "optimal" and problem.value == pytest.approx(np.linalg.norm(y - y.mean()), rel=1e-8)
-    assert [attempt.solver for attempt in problem.solver_stats.attempts] == ["METHOD_OF_MULTIPLIERS"]
 
 
 @pytest.mark.parametrize(
     "loss", [lambda r: cp.sum(cp.power(cp.pos(r), 3)), lambda r: cp.max(cp.pos(r)) + cp.sum(cp.exp(r))]
 )
 def test_an_intercept_that_runs_away_ends_the_method(loss):
-    """A step that still falls at 1e8 times the data shows that no minimum exists: another solver finds a ray."""
+    """A step that still falls at 1e8 times the data shows that no minimum exists: a ray is found."""
     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
     objective = loss(theta(np.array([[1.8], [2.1], [0.3]])) + b) + 0.5 * ko.sum_squares(theta) + 0.17 * b
     problem = ko.Problem(cp.Minimize(objective), [cp.sum(cp.sqrt(theta(np.array([[0.1], [0.9], [1.5]])) + 1)) >= 2])
-    problem.solve()
+    problem.solve(solver=NAME)
     assert problem.status == "unbounded"
     assert problem.solver_stats.attempts[0].claimed == "failed"
+
+
+def test_conjugate_gradients_with_too_many_steps_give_way_to_a_factor(monkeypatch):
+    monkeypatch.setattr(row_systems, "WHOLE", 0)
+    monkeypatch.setattr(row_systems, "LARGE", 0)
+    monkeypatch.setattr(row_systems, "FEW", 0.0)
+    monkeypatch.setattr(row_systems, "ENOUGH", 1e-13)
+    problem, x, rng = numbers("norms of rows")
+    state = at(problem, x, np.where(problem.explicit, 0.3, 0.0), np.zeros(len(x)))
+    found, ridge = row_multipliers.curvature(problem, state.s, state.rows), np.full(problem.q, 0.1)
+    r = rng.normal(size=len(x))
+    for most, stiff in ((5000, False), (1, True)):
+        monkeypatch.setattr(row_systems, "MOST", most)
+        products = Products(problem)
+        solved = solver(products, found, state.lengths, ridge)(r)
+        assert products.is_stiff is stiff
+        left = full(problem, found, state.lengths, ridge) @ solved - r
+        assert np.abs(left).max() <= 1e-6 * (1 + np.abs(solved).max())
+
+
+@pytest.mark.parametrize(("rows", "seed"), [(100, 1), (300, 3)])
+def test_hinge_losses_beside_a_nuclear_norm_move_from_zero(rows, seed):
+    """Neither has curvature at 0: the first Newton direction is one of rounding, along which nothing falls."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(rows, 5))
+    noise = 0.3 * rng.standard_t(2, size=(3, rows))
+    first = np.sin(2 * points[:, 0]) + points[:, 1] * points[:, 2]
+    labels = np.sign(np.c_[first + noise[0], np.cos(points[:, 1]) + noise[1], first * points[:, 3] + noise[2]])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0), outputs=3)
+    loss = cp.sum(cp.pos(1 - cp.multiply(labels, theta(points))))
+    problem = ko.Problem(cp.Minimize(loss + 3 * ko.norm(theta, "nuc")))
+    problem.solve(solver=NAME, max_rank=60, certify=False)
+    found = problem.value
+    problem.solve(solver=NAME, max_rank=60)
+    assert found < 0.7 * labels.size and found == pytest.approx(problem.value, rel=1e-6)
+
+
+COUPLED = {
+    "a length": lambda f, theta: cp.norm(f[:, 0]) + ko.sum_squares(theta),
+    "lengths of rows": lambda f, theta: cp.sum(cp.norm(f - 1, axis=1)) + ko.sum_squares(theta),
+    "a worst group": lambda f, theta: cp.maximum(cp.sum(cp.exp(f[:5])), cp.sum_squares(f)) + ko.sum_squares(theta),
+}
+SPECTRAL = {
+    "a nuclear norm": lambda f, theta: cp.normNuc(f - 1) + ko.sum_squares(theta),
+    "a norm of a matrix": lambda f, theta: cp.sum_squares(f - 1) + ko.norm(theta, "nuc"),
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "terms", "chosen"), [(60, COUPLED, "CLARABEL"), (300, COUPLED, NAME), (60, SPECTRAL, NAME)]
+)
+def test_few_variables_go_to_a_cone_solver(rows, terms, chosen):
+    points = np.random.default_rng(0).normal(size=(rows, 3))
+    for term in terms.values():
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=0.5), outputs=2)
+        problem = ko.Problem(cp.Minimize(term(theta(points), theta)))
+        assert problem.solvers().chosen == chosen

@@ -626,3 +626,28 @@ def test_a_chain_of_constraints_goes_to_the_interior_point():
     problem = ko.Problem(cp.Minimize(cp.norm1(y - f) + 0.5 * ko.sum_squares(theta)), [rising])
     problem.solve()
     assert problem.status == "optimal" and {a.solver for a in problem.solver_stats.attempts} == {"INTERIOR_POINT"}
+
+
+SLACKS = {
+    "a shift of each row": lambda f, z: (cp.sum_squares(TARGETS - f - z) + 2 * cp.norm1(z), []),
+    "a copy of each prediction": lambda f, z: (cp.sum(cp.huber(TARGETS - z)) + cp.sum_squares(f - z), [z >= -1]),
+}
+ROWS = np.random.default_rng(0).normal(size=(120, 3))
+TARGETS = np.sin(2 * ROWS[:, 0]) + 0.3 * np.random.default_rng(1).standard_t(2, size=120)
+
+
+@pytest.mark.parametrize("statement", SLACKS.values(), ids=SLACKS)
+def test_a_variable_for_each_row(statement):
+    """The interior point eliminates them by a sparse factor; the augmented Lagrangian finds no end."""
+
+    def problem(f, square):
+        objective, constraints = statement(f + cp.Variable(), cp.Variable(120))
+        return cp.Minimize(objective + 0.5 * square), constraints
+
+    theta, w = ko.Theta(ko.kernels.Gaussian(sigma=0.7)), cp.Variable(120)
+    ours = ko.Problem(*problem(theta(ROWS), ko.sum_squares(theta)))
+    ours.solve()
+    B = np.linalg.cholesky(ko.kernels.Gaussian(sigma=0.7)(ROWS) + 1e-12 * np.eye(120))
+    expected = cp.Problem(*problem(B @ w, cp.sum_squares(w))).solve(solver="CLARABEL")
+    assert ours.status == "optimal" and ours.value == pytest.approx(expected, rel=1e-6)
+    assert [a.solver for a in ours.solver_stats.attempts] == ["INTERIOR_POINT"]
