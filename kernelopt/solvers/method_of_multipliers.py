@@ -44,8 +44,9 @@ SHARE, FINE = 0.1, 0.01
 DECREASE, FLATTER = 1e-4, 0.9
 ROUNDING = 2e-15  # relative: values that differ by less count as equal in a line search
 # Relative to the diagonal that all rows of y would have: a smaller one is raised to it, so that y does not go far along
-# directions in which no function is active now.
-RIDGE, LEAST = 1e-3, 1e-10
+# directions in which no function is active now. After a step of at least WHOLE of its direction the share is LESS of
+# what it was: an intercept has little curvature of its own beside a kernel that has nearly all constants.
+RIDGE, LEAST, WHOLE, LESS = 1e-3, 1e-10, 0.99, 0.1
 ROUGH = 1e3  # times the error that is allowed: a larger one, where no step reduces it, comes of a large σ
 NEARLY = 3e-13  # relative to the value: inner errors of that size are rounding
 SHORT = 1e-6  # of a usual length: shorter v are 0 where their multipliers say so
@@ -170,9 +171,9 @@ def _minimized(  # noqa: PLR0917
     """The minimum of the inner problem, and whether it was found: by Newton's method.
 
     After a direction along which nothing falls v has a ridge, a share of σ: norms that are not squared, beside losses
-    with kinks, have no curvature where none of these is active.
+    with kinks, have no curvature where none of these is active. That of y falls with each step that was not cut short.
     """
-    share = 0.0
+    share, of_y = 0.0, RIDGE
     for number in range(STEPS):
         gradient = state.gradient(problem)
         error, allowed = _error(problem, state, gradient), _allowed(problem, watch, state, a0, b0, scale)
@@ -180,7 +181,7 @@ def _minimized(  # noqa: PLR0917
             return state, True
         clock.check()
         found = curvature(problem, state.s, state.rows)
-        ridge = _ridge(problem, found.H, state.rows)
+        ridge = _ridge(problem, found.H, state.rows, of_y)
         try:
             lengths = state.lengths._replace(W=state.lengths.W + np.diag(share * scale * problem.steps_of_blocks))
             direction = -row_systems.solver(products, found, lengths, ridge)(gradient)
@@ -194,6 +195,8 @@ def _minimized(  # noqa: PLR0917
             continue
         if new is None:  # no lower value can be told from this one
             return state, number == 0 or error <= ROUGH * allowed
+        whole = np.linalg.norm(new.x - state.x) >= WHOLE * np.linalg.norm(direction)
+        of_y = max(of_y * LESS, LEAST) if whole else RIDGE
         state = new
     return state, False
 
@@ -203,10 +206,10 @@ def _squares_of_y(problem: RowProblem, weights: Array) -> Array:
     return np.asarray((problem.F * problem.F).T @ weights)
 
 
-def _ridge(problem: RowProblem, H: sp.csr_array, rows: RowStep) -> Array:
+def _ridge(problem: RowProblem, H: sp.csr_array, rows: RowStep, share: float) -> Array:
     whole = _squares_of_y(problem, np.where(problem.explicit, rows.sigma, 0.0))
     now = _squares_of_y(problem, H.diagonal())
-    return np.asarray(np.maximum(RIDGE * whole - now, 0.0) + LEAST * (whole + now) + 1e-300)
+    return np.asarray(np.maximum(share * whole - now, 0.0) + LEAST * (whole + now) + 1e-300)
 
 
 def _error(problem: RowProblem, state: InnerPoint, gradient: Array) -> float:

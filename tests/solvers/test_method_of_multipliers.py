@@ -526,6 +526,18 @@ def test_hinge_losses_beside_a_nuclear_norm_move_from_zero(rows, seed):
     assert found < 0.7 * labels.size and found == pytest.approx(problem.value, rel=1e-6)
 
 
+def test_an_intercept_beside_a_kernel_that_has_nearly_all_constants():
+    """It has little curvature of its own: a ridge of a share of σ made 151 systems of 30."""
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(300, 5))
+    y = np.sin(2 * points[:, 0]) + points[:, 1] * points[:, 2] + 0.3 * rng.standard_t(2, size=300)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable()
+    error = cp.norm(y - theta(points) - b)
+    problem = ko.Problem(cp.Minimize(ko.norm(theta)), [error <= 0.5 * np.linalg.norm(y - y.mean())])
+    problem.solve(solver=NAME)
+    assert problem.status == "optimal" and problem.solver_stats.num_iters <= 60
+
+
 COUPLED = {
     "a length": lambda f, theta: cp.norm(f[:, 0]) + ko.sum_squares(theta),
     "lengths of rows": lambda f, theta: cp.sum(cp.norm(f - 1, axis=1)) + ko.sum_squares(theta),
