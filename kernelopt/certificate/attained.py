@@ -20,7 +20,6 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.pieces.spectral import has_spectra
 from kernelopt.solvers import cone_program, engines
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
@@ -218,7 +217,7 @@ def notes_at_zero(reduction: Reduction, data: Outer) -> dict[Any, Any]:
 
 
 def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
-    t, form, pieces = norms_at_zero(reduction), reduction.form, data.pieces
+    t, form = norms_at_zero(reduction), reduction.form
 
     def by_cones() -> float | None:
         if not form.has_cones:
@@ -229,7 +228,7 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
         return None if t.any() else engines.value_at_zero(reduction, data)
 
     # Without θ, what couples rows is a sparse cone program: .002 to .1 s of 60 to 1000 rows, by rows .005 to .7 s.
-    sparse = data.split is None and form.y and pieces is not None and not has_spectra(pieces)
+    sparse = data.split is None and form.y and not data.has_spectra
     for way in (by_cones, by_engines) if sparse else (by_engines, by_cones):
         found = way()
         if found is not None and isfinite(found):
@@ -395,7 +394,7 @@ def _widening(canonical: CanonicalForm, point: Iterate, residuals: list[Array]) 
             return inf
         if not residual.any() or not known:
             continue
-        sizes = [np.abs(np.asarray(d, dtype=float)) for d in known]
+        sizes = [np.abs(np.asarray(d)).astype(float) for d in known]
         if len(sizes) == 1 and sizes[0].shape == residual.shape:
             total += 2 * float((sizes[0] * residual).sum())
         else:  # cones: ‖z‖₁ times the largest residual bounds the cost of moving each entry by it

@@ -111,11 +111,13 @@ def upper(pieces: Pieces, x: Array, error: Array) -> float:
     for _ in range(ROUNDS if len(z) else 1):
         value, total, noise = _sums(pieces, x, error)
         change, more, noise = value[1 + number], total[1 + number], noise[1 + number]
-        if np.all(np.abs(change) <= 8 * U * np.abs(x[z]) + noise) and np.all(more <= error[z]):
+        settled = (np.abs(change) <= 8 * U * np.abs(x[z]) + noise) & (more <= error[z])
+        if settled.all():
             break
         # With as much room that the next rounds of the same numbers are below it, those of its own room included.
         off = np.maximum(more - change + 16 * U * np.abs(x[z]) + noise, error[z])
-        x[z], error[z] = x[z] + change, off * (1 + 4 * ROOM) + TINY
+        # Those that are settled stay: with more room at each round, errors of the outer ones would never reach them.
+        x[z], error[z] = x[z] + np.where(settled, 0.0, change), np.where(settled, error[z], off * (1 + 4 * ROOM) + TINY)
     else:
         return inf
     return float(total[0]) if isfinite(total[0]) else inf

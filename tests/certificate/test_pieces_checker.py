@@ -435,3 +435,18 @@ def test_the_largest_value_counts_rounding(part):
         below += P.sums(at)[0] < exact
         assert Fraction(upper(P, at, np.zeros(P.n))) >= exact
     assert below > 5  # plain sums are too small now and then
+
+
+def test_errors_of_functions_within_functions_settle_from_the_inside():
+    """Where values are 0 all errors are room for rounding: that of an outer function has to reach that of an inner
+    one, which stays once it is large enough."""
+    rng = np.random.default_rng(0)
+    points, d = rng.uniform(-2, 2, (8, 1)), rng.normal(size=8)
+    y = np.sin(2 * points[:, 0])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(points)
+    inner = cp.pos(cp.maximum(cp.pos(f - y), cp.sum(f) / 8) - d)
+    loss = cp.sum(cp.square(cp.pos(cp.maximum(inner, inner - 1.64, 0))))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
