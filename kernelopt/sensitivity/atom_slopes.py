@@ -590,8 +590,10 @@ SUMS = frozenset(
      "MulExpression", "reshape", "transpose", "index", "special_index", "Hstack", "Vstack", "Concatenate", "Promote",
      "broadcast_to", "diag_vec", "diag_mat", "upper_tri", "nonneg_wrap", "psd_wrap", "symmetric_wrap"}
 )  # fmt: skip
-# Atoms with |f(x)| ≤ f(|x|), also of the sizes of terms in the place of |x|; powers from 1 on are some, too.
-OF_SIZES = frozenset({"abs", "norm1", "norm_inf", "Pnorm", "PnormApprox", "quad_over_lin"})
+# Atoms with |f(x)| ≤ f(|x|), also of sizes of terms in the place of |x|, with |data|; powers from 1 on are some, too.
+OF_SIZES = frozenset(
+    {"abs", "huber", "norm1", "norm_inf", "Pnorm", "PnormApprox", "quad_over_lin", "QuadForm", "DivExpression"}
+)
 STEPS = frozenset({"ceil", "floor", "sign", "length", "Not", "And", "Or", "Xor"})
 
 SLOPES: dict[str, Rule] = {

@@ -191,7 +191,7 @@ class Tree:
             if type(node).__name__ in SUMS:
                 found = abs(node.numeric([self._size(a, values, known) for a in arguments]))
             elif type(node).__name__ in OF_SIZES or (kind(node) == "power" and node.p.value >= 1):
-                others = [dense(values[id(a)]) for a in arguments[1:]]
+                others = [abs(dense(values[id(a)])) for a in arguments[1:]]
                 found = numeric(node, [dense(self._size(arguments[0], values, known)), *others])
             else:
                 found = np.maximum(abs(values[id(node)]), self._unit(node))

@@ -236,6 +236,9 @@ def test_a_criterion_at_a_kink_to_rounding(criterion, kink):
         (lambda f: cp.norm_inf(f[:1] - 0.4), {"norm_inf"}),
         (lambda f: cp.sqrt(cp.sum_squares(f[:1] - 0.4)), {"power"}),
         (lambda f: cp.power(cp.square(cp.square(f[0] - 0.4)), 0.25), {"power"}),
+        (lambda f: cp.sqrt(cp.sum(cp.huber(f[:1] - 0.4))), {"power"}),
+        (lambda f: cp.sqrt(cp.quad_form(f[:1] - 0.4, np.eye(1))), {"power"}),
+        (lambda f: cp.sqrt(cp.sum_squares(f[:1] - 0.4) / 3), {"power"}),
         (lambda f: cp.geo_mean(cp.hstack([cp.square(f[0] - 0.4), 1])), {"geo_mean"}),
         # A slope of 0 in the middle of the outer kink hides the inner one.
         (lambda f: cp.mixed_norm(cp.reshape(f[:2] - np.array([0.4, 0]), (2, 1), order="F"), "inf", 1),
