@@ -14,7 +14,7 @@ ROUNDS = 12  # of Newton's method for one number, which is near its root
 LEAST = 1e-13  # relative: the room that rounding of logarithms takes, whatever the spare
 
 
-class Cones(NamedTuple):
+class ConeBatch(NamedTuple):
     """Cones of one kind and size: their rows (m, k), and the order or exponents that they share."""
 
     kind: str
@@ -22,12 +22,12 @@ class Cones(NamedTuple):
     extra: Any
 
 
-def alike(cones: Sequence[tuple[str, Ints, Any]]) -> list[Cones]:
+def alike(cones: Sequence[tuple[str, Ints, Any]]) -> list[ConeBatch]:
     """Single cones in batches: many small matrices take the time of one."""
     found: dict[Any, list[tuple[str, Ints, Any]]] = {}
     for number, (kind, rows, extra) in enumerate(cones):
         found.setdefault((kind, len(rows)) if kind in ("soc", "psd") else number, []).append((kind, rows, extra))
-    return [Cones(some[0][0], np.array([rows for _, rows, _ in some]), some[0][2]) for some in found.values()]
+    return [ConeBatch(some[0][0], np.array([rows for _, rows, _ in some]), some[0][2]) for some in found.values()]
 
 
 @np.errstate(all="ignore")  # points that are far outside end in NaN, which proves nothing

@@ -43,9 +43,9 @@ from kernelopt.support.cvxpy_parts import (
     MatrixFrac,
     NegExpression,
     Pnorm,
-    PnormApprox,
     Power,
     PowerApprox,
+    is_costly,
     nodes_of,
     perspective,
     reshape,
@@ -435,8 +435,8 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
             return node if unchanged and f is node.f else perspective(f, args[0], recession)
         if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
             return Power(args[0], node.p.value)  # an exact power cone per number, not second-order cones
-        if isinstance(node, PnormApprox) and not unchanged and (2 * node.original_p) % 1:
-            return Pnorm(args[0], node.original_p)  # the same; of multiples of ½ the others are few
+        if is_costly(node) and not unchanged:
+            return Pnorm(args[0], node.original_p)  # the same
         return node if unchanged else with_args(node, args)
 
     objective = type(problem.objective)(visit(problem.objective.args[0]))

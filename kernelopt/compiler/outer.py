@@ -23,6 +23,7 @@ from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.moreau import ProximalFunction
 from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.pieces.spectral import Schatten
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
@@ -83,6 +84,14 @@ class Outer:
             found = conic_form(self.canonical)
         require_units(found)
         return found
+
+    @property
+    def has_spectra(self) -> bool:
+        """Whether singular values or eigenvalues enter, whose cone forms are large; also where it is not known."""
+        if self.pieces is None:
+            return True
+        functions = any(isinstance(group.family, Schatten) for group in self.pieces.groups)
+        return functions or any(cone.kind == "psd" for cone in self.pieces.cones)
 
     @property
     def split(self) -> Separable | None:

@@ -8,7 +8,6 @@ from math import inf, sqrt
 
 import numpy as np
 
-from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.function import Bounded, Family, Jacobian
 from kernelopt.pieces.norms import level
 from kernelopt.support.arithmetic import UNIT, euclidean, gamma
@@ -231,9 +230,3 @@ class Spectral:
         left = U.swapaxes(1, 2) @ H - inner @ V
         found = U @ core @ V + (right * rate[:, None, :]) @ V + U @ (rate[:, :, None] * left)
         return self.family.rows(found)
-
-
-def has_spectra(pieces: Pieces) -> bool:
-    """Whether singular values or eigenvalues enter, whose cone forms are large."""
-    functions = any(isinstance(group.family, Schatten) for group in pieces.groups)
-    return functions or any(cone.kind == "psd" for cone in pieces.cones)

@@ -16,7 +16,6 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.outer import Outer
 from kernelopt.errors import KernelOptError, OptionError, SolverError, UnknownNameError
 from kernelopt.factorization.tall import WIDE
-from kernelopt.pieces.spectral import has_spectra
 from kernelopt.solvers import culprits, engines, on_rows
 from kernelopt.solvers.assemble import SPLIT, Shape, shape_of, spread
 from kernelopt.solvers.augmented_lagrangian import NOT_SMOOTH
@@ -243,7 +242,7 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
 def _is_of_rows(form: CanonicalForm, outer: Outer) -> bool:
     """Whether one θ and its Euclidean norm enter, and neither singular values nor eigenvalues."""
     plain = len(form.predictions) == 1 and all(norm.is_plain for norm in form.norms)
-    return plain and outer.pieces is not None and not has_spectra(outer.pieces)
+    return plain and not outer.has_spectra
 
 
 def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:

@@ -141,10 +141,15 @@ def rightly_valued(node: Any, args: list[Any]) -> Any | None:
         found.numeric = _relative_entropy
         return found
     if isinstance(node, Pnorm) and 2 < node.p < inf:
-        found = with_args(node, args)
+        found = Pnorm(args[0], node.original_p) if is_costly(node) else with_args(node, args)
         found.numeric = partial(_scaled_norm, float(node.p))
         return found
     return None
+
+
+def is_costly(node: Any) -> bool:
+    """Whether a norm takes many second-order cones per number: those of orders that are multiples of ½ take few."""
+    return isinstance(node, PnormApprox) and bool((2 * node.original_p) % 1)
 
 
 def _scaled_norm(p: float, values: Sequence[Any]) -> float:

@@ -378,7 +378,7 @@ def test_who_solves():
     with pytest.raises(SolverError, match="SPECTRAL takes the spectral form only.*is convex"):
         convex.solve(solver="SPECTRAL")
     assert "spectral form only" in convex.solvers()["SPECTRAL"]
-    assert convex.solvers().chosen == "METHOD_OF_MULTIPLIERS"
+    assert convex.solvers().chosen == "CLARABEL"
 
 
 def test_what_can_be_asked():
