@@ -621,6 +621,11 @@ class _KeptLeaves(Complex2Real):
             return expr, None
         return super().canonicalize_tree(expr, real2imag, leaf_map)
 
+    def canonicalize_expr(self, expr: Any, real_args: Any, imag_args: Any, real2imag: Any, leaf_map: Any) -> Any:
+        if isinstance(expr, SuppFuncAtom) and all(part is None for part in imag_args):
+            return with_args(expr, real_args), None
+        return super().canonicalize_expr(expr, real_args, imag_args, real2imag, leaf_map)
+
 
 def in_real_numbers(problem: cp.Problem) -> tuple[cp.Problem, dict[int, int]]:
     """The problem with real and imaginary parts of complex variables, and what the ids of these variables stand for:

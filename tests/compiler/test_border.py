@@ -160,14 +160,16 @@ def test_linear_losses_beside_a_norm_that_keeps_theta_at_0(slope):
     assert problem.solve() == pytest.approx(-slope * y.sum(), rel=1e-12) and problem.status == "optimal"
 
 
+@pytest.mark.parametrize("within", [False, True])
 @pytest.mark.parametrize("attribute", [{"imag": True}, {"hermitian": True}])
-def test_support_functions_beside_complex_variables_are_refused_by_name(attribute):
+def test_support_functions_beside_complex_variables_are_refused_by_name(attribute, within):
     # cvxpy copies all expressions of such a problem, and a support function has no copy.
     u = cp.Variable(2)
     longest, v = SuppFunc(u, [cp.norm1(u) <= 1]), cp.Variable((2, 2), **attribute)
     theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
     part = cp.imag(v) if "imag" in attribute else cp.real(v)
-    loss = cp.sum_squares(Y - theta(X) - np.ones((8, 4)) @ cp.vec(part, order="F")) + longest(theta(X[:2]))
+    here = theta(X[:2]) + part[0] if within else theta(X[:2])
+    loss = cp.sum_squares(Y - theta(X) - np.ones((8, 4)) @ cp.vec(part, order="F")) + longest(here)
     problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
     with pytest.raises(SolverError, match=r"SuppFuncAtom.*No installed solver takes it\."):
         problem.solve()
