@@ -68,7 +68,7 @@ def _told(form: CanonicalForm, pieces: Pieces, point: Iterate) -> tuple[Array, n
     for constraint in form.outer.constraints:
         rows, told = pieces.stated.get(constraint.id), point.duals.get(constraint.id, ())
         if rows is not None and len(told) == 1 and told[0] is not None and np.size(told[0]) == len(rows):
-            a[rows], known[rows] = np.ravel(dense(told[0]), order="F"), True
+            a[rows], known[rows] = np.ravel(dense(told[0]), order="F").real, True  # rows are those of real parts
     rows, values = _of_predictions(form, pieces, point)
     a[rows], known[rows] = values, True
     return a, known

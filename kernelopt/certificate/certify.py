@@ -62,9 +62,8 @@ ZERO = 1e-8
 # In units of the objective's data: above the least sum of all losses by this, multipliers of 0 close no gap.
 FLAT = 1e-6
 # Relative to P₀ − P, the improvement over θ = 0: errors of predictions up to this may raise the floor of the gap. No
-# multipliers can close such errors, and they are negligible beside the improvement. Where 60 rows are interpolated by
-# four kernels, they are 1e-10.
-OPEN = 1e-9
+# multipliers can close such errors, and they are negligible beside the improvement.
+OPEN = 1e-10
 # Rows up to which another pass is made for what it may prove, and a certificate for the kernel matrix as computed is
 # tried: exact sums take N² Python operations. The gap without errors of kernel values must be below CLOSE, relatively,
 # for these errors to be the obstacle.

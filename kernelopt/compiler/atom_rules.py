@@ -6,6 +6,7 @@ the reader for the entries of arguments, and for affine stand-ins of those that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol
@@ -215,11 +216,35 @@ def _largest(reader: Reading, parts: list[Entries]) -> Entries:
     lines = [_lines(part) for part in parts]
     if sum(MOST + 1 if some is None else len(some) for some in lines) <= MOST:
         parts = [line for some in lines for line in some or ()]
+    else:
+        parts = _with_shared_columns(reader, parts)
+        if (found := _of_one_number(parts)) is not None:
+            return found
     *others, last = [reader.flattened(part) for part in parts]
     m, k = len(last), len(others)
     differences = stacked([part.minus(last) for part in others])
     order = np.arange(k * m).reshape(k, m).T.ravel()
     return last.plus(applied(Largest(), differences.take(order), k, base=last.M))
+
+
+def _with_shared_columns(reader: Reading, parts: list[Entries]) -> list[Entries]:
+    """The same parts, with one column z ≥ h for each h that several of them have: h is in one constraint then."""
+    uses = Counter((id(t.functions), t.which.tobytes()) for part in parts for t in part.terms)
+    columns, found = dict[tuple[int, bytes], Entries](), []
+    for part in parts:
+        rest, kept = part.affine, []
+        for t in part.terms:
+            key = id(t.functions), t.which.tobytes()
+            whole = np.array_equal(t.at, np.arange(len(part)))
+            if uses[key] == 1 or not whole or np.any(t.weight < 0):
+                kept.append(t)
+                continue
+            if key not in columns:
+                alone = part.times(0.0).affine
+                columns[key] = reader.flattened(Entries(alone.M, alone.c, (t._replace(weight=np.ones(len(part))),)))
+            rest = rest.plus(columns[key].times(t.weight))
+        found.append(Entries(rest.M, rest.c, tuple(kept)))
+    return found
 
 
 def _of_one_number(parts: list[Entries]) -> Entries | None:

@@ -541,14 +541,13 @@ def _residual(constraint: Any) -> Array:
     For exponential and power cones it is the violation of their inequalities: cvxpy would solve a projection. The
     exponential cone has y·e^(x/y) ≤ z for y > 0, and x ≤ 0 ≤ z for y = 0, whatever z is.
     """
-    args = [dense(a.value).astype(float) for a in constraint.args if not isinstance(a, list)]
     match constraint:
         case cp.constraints.ExpCone():
-            x, y, z = args
+            x, y, z = (dense(a.value).astype(float) for a in constraint.args)
             beyond = np.where(y > 0, y * np.exp(np.minimum(x / np.where(y > 0, y, 1.0), 700.0)) - z, x)
             return np.maximum.reduce([beyond, -y, -z, np.zeros_like(beyond)])
         case cp.constraints.PowCone3D():
-            x, y, z = args
+            x, y, z = (dense(a.value).astype(float) for a in constraint.args[:3])
             a = np.asarray(constraint.alpha.value)
             least = np.abs(z) - np.maximum(x, 0.0) ** a * np.maximum(y, 0.0) ** (1 - a)
             return np.maximum(np.maximum(least, np.maximum(-x, -y)), 0.0)

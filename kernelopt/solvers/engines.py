@@ -367,12 +367,13 @@ def _least_along_one(problem: Structured) -> float | None:
             return None
         y, far = float(by_brent.x), NEXT * (abs(float(by_brent.x)) + problem.sigma / float(np.abs(column).max()))
         before, after = (_slope_along_one(problem, column, at) for at in (y - far, y + far))
+        # By convexity the least value is at most far·|slope| below those at both ends.
         exact = before <= 0 <= after and far * max(-before, after) <= ACCURATE * abs(by_brent.fun)
     return float(by_brent.fun) if isfinite(by_brent.fun) and exact else None
 
 
 def _slope_along_one(problem: Structured, column: Array, y: float) -> float:
-    """The slope in a single y, without v. The least value is at least that at y − δ or y + δ, less δ·|slope there|."""
+    """The slope in a single y, without v."""
     s = column * y
     k = s[problem.of] - problem.anchor
     with np.errstate(all="ignore"):
@@ -389,7 +390,6 @@ def _root_of_slope(problem: Structured, column: Array) -> float | None:
     ends = [(anchor + rho * end)[np.isfinite(end)] / F[np.isfinite(end)] for end in (low, high)]
     knots, cost = np.unique(np.concatenate(ends)), float(problem.linear[-1])
     along = partial(_slope_along_one, problem, column)
-
     if not len(knots):
         bend = float(np.sum(F**2 / rho))
         return float(np.sum(F * anchor / rho) - cost) / bend if 0 < bend < inf else None

@@ -138,7 +138,8 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
             else:
                 idle += 1
             point = found.point
-            digits = LAST_DIGITS if point.unit > NO_SIZE * abs(point.primal) else DIGITS_AT_ZERO
+            vanishes = problem.p and point.unit <= NO_SIZE * abs(point.primal)
+            digits = DIGITS_AT_ZERO if vanishes else LAST_DIGITS
             is_near = point.gap <= digits * abs(point.primal) and isfinite(point.primal)
             is_settled = is_near and point.violation <= LAST_DIGITS * problem.unit
             if is_enough or is_settled or idle > IDLE:

@@ -24,7 +24,7 @@ from kernelopt.support import clock
 from kernelopt.support.types import Array
 
 FEASIBLE = 1e-6  # in units of s: a larger violation at θ = 0 counts as infeasible
-ACCURATE = 1e-9  # relative to P₀, as for engines
+ACCURATE = 1e-10  # relative: P₀ is compared with P, which may be almost as large
 
 
 def lacks(form: CanonicalForm, outer: Outer) -> str | None:

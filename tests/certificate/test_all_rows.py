@@ -126,3 +126,24 @@ def test_complex_variables_are_proven_in_real_numbers(attribute):
     problem = ko.Problem(cp.Minimize(objective))
     problem.solve()
     assert problem.status == "optimal" and problem.certificate.evidence.rows is not None
+
+
+def test_multipliers_of_complex_equations_have_a_size():
+    """H ⪰ 0 with an entry that is two predictions: what its equation is met to costs its multiplier's size."""
+    rng = np.random.default_rng(1)
+    points = rng.uniform(-2, 2, (12, 1))
+    y = np.sin(2 * points[:, 0]) + 0.3 * rng.normal(size=12)
+    theta, H = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable((2, 2), hermitian=True)
+    f = theta(points)
+    objective = cp.real(cp.trace(H)) + cp.sum_squares(f - y) + 0.1 * ko.sum_squares(theta)
+    held = [H >> 0, cp.real(H[0, 0]) >= f[0] + 1, H[0, 1] == f[1] + 1j * f[2]]
+    problem = ko.Problem(cp.Minimize(objective), held)
+    problem.solve()
+    w = cp.Variable(12)
+    B = np.linalg.cholesky(ko.kernels.Gaussian(sigma=1.0)(points) + 1e-12 * np.eye(12))
+    f = B @ w
+    objective = cp.real(cp.trace(H)) + cp.sum_squares(f - y) + 0.1 * cp.sum_squares(w)
+    held = [H >> 0, cp.real(H[0, 0]) >= f[0] + 1, H[0, 1] == f[1] + 1j * f[2]]
+    truth = cp.Problem(cp.Minimize(objective), held).solve(solver="CLARABEL")
+    assert problem.status == "optimal" and problem.value == pytest.approx(truth, rel=1e-6)
+    assert problem.certificate.lower <= truth * (1 + 1e-7) and problem.certificate.upper >= truth * (1 - 1e-7)

@@ -231,6 +231,18 @@ def test_maxima_of_maxima_are_maxima(term, count):
         assert P.sums(P.settled(place(problem, P)))[0] == pytest.approx(minimized(problem), rel=1e-12, abs=1e-12)
 
 
+def test_a_function_that_a_maximum_has_twice_is_in_one_constraint():
+    u, t = cp.Variable(5, name="u"), cp.Variable(name="t")
+    inner = cp.pos(cp.maximum(cp.pos(u), t) - np.arange(5.0))
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.square(cp.maximum(inner, 2 * inner - 1.64, 0.1)))))
+    P = read(problem, [u, t])
+    assert all(np.all(np.diff(g.weights.indptr) == 1) for g in P.groups)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        u.value, t.value = 3 * rng.normal(size=5), rng.normal()
+        assert P.sums(settled(P, place(problem, P)))[0] == pytest.approx(minimized(problem), rel=1e-12, abs=1e-12)
+
+
 def test_maxima_of_many_lines_stay_within_others():
     u, t = cp.Variable((3, 9)), cp.Variable()
     problem = cp.Problem(cp.Minimize(cp.sum(cp.pos(cp.max(u, axis=1) - t))))

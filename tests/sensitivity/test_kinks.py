@@ -230,6 +230,17 @@ def test_a_criterion_at_a_kink_to_rounding(criterion, kink):
     assert not found.is_differentiable and found.kinks == (kink,)
 
 
+def held(criterion):
+    """The gradient of a criterion by c, with f₀ = c = 0.4, and c."""
+    points = np.random.default_rng(3).uniform(-2, 2, (14, 1))
+    theta, c = ko.Theta(KERNEL), cp.Parameter(value=0.4)
+    f = theta(np.linspace(-2, 2, 9)[:, None])
+    loss = cp.sum_squares(theta(points) - np.sin(2 * points[:, 0])) + 0.2 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss), [f[0] == c])
+    problem.solve(tol=1e-10)
+    return ko.gradient(problem, criterion(f), [c]), c
+
+
 @pytest.mark.parametrize(
     ("criterion", "kinks"),
     [
@@ -247,24 +258,12 @@ def test_a_criterion_at_a_kink_to_rounding(criterion, kink):
     ],
 )  # fmt: skip
 def test_kinks_and_roots_of_what_is_0(criterion, kinks):
-    points = np.random.default_rng(3).uniform(-2, 2, (14, 1))
-    theta, c = ko.Theta(KERNEL), cp.Parameter(value=0.4)
-    f = theta(np.linspace(-2, 2, 9)[:, None])
-    loss = cp.sum_squares(theta(points) - np.sin(2 * points[:, 0])) + 0.2 * ko.sum_squares(theta)
-    problem = ko.Problem(cp.Minimize(loss), [f[0] == c])
-    problem.solve(tol=1e-10)
-    found = ko.gradient(problem, criterion(f), [c])
+    found, c = held(criterion)
     assert not found.is_differentiable and set(found.kinks) == kinks and found.one_sided[c] is None
 
 
 def test_a_root_of_squares_beside_0_has_a_slope():
-    points = np.random.default_rng(3).uniform(-2, 2, (14, 1))
-    theta, c = ko.Theta(KERNEL), cp.Parameter(value=0.4)
-    f = theta(np.linspace(-2, 2, 9)[:, None])
-    loss = cp.sum_squares(theta(points) - np.sin(2 * points[:, 0])) + 0.2 * ko.sum_squares(theta)
-    problem = ko.Problem(cp.Minimize(loss), [f[0] == c])
-    problem.solve(tol=1e-10)
-    found = ko.gradient(problem, cp.sqrt(cp.sum_squares(f[:1] - 0.4 + 1e-6)), [c])
+    found, c = held(lambda f: cp.sqrt(cp.sum_squares(f[:1] - 0.4 + 1e-6)))
     assert found.is_differentiable and float(found[c]) == pytest.approx(1.0, abs=1e-5)
 
 

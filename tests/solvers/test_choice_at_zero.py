@@ -64,3 +64,20 @@ def test_an_engine_that_stops_early_finds_no_optimum_at_zero(outputs, loss, colu
     assert problem.status == "optimal"
     assert problem.certificate.at_zero == pytest.approx(at_zero, rel=1e-6)
     assert problem.certificate.upper - problem.certificate.lower <= 1e-6 * (at_zero - problem.value)
+
+
+@pytest.mark.parametrize(("seed", "least"), [(0, -0.3), (6, -1.0), (7, -0.5)])
+def test_what_a_cone_solver_leaves_open_is_found_by_rows(seed, least):
+    """Clarabel makes no progress at the kink of these; without θ the method of multipliers goes on to ten digits."""
+    rng = np.random.default_rng(seed)
+    points, v = rng.uniform(-2, 2, (10, 1)), cp.Variable()
+    y = np.sin(2 * points[:, 0]) + 0.3 * rng.normal(size=10)
+
+    def loss(f):
+        return 2 * cp.norm(f - y) + cp.sum(cp.pos(cp.maximum(v, f) - y)) + cp.square(v)
+
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(loss(theta(points)) + 0.1 * ko.norm(theta)), [v >= least])
+    problem.solve()
+    at_zero = cp.Problem(cp.Minimize(loss(np.zeros(10))), [v >= least]).solve(solver="CLARABEL")
+    assert problem.certificate.at_zero == pytest.approx(at_zero, rel=1e-6)
