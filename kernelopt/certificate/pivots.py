@@ -266,11 +266,13 @@ def _chosen(S: sp.csc_array, room: Array, width: int) -> tuple[Ints, Ints]:
 def _greedy(S: sp.csc_array, room: Array, columns: Ints) -> Ints:
     """For each of these columns the free row of largest |entry|·room, −1 where there is none.
 
-    Where several columns choose one row, the column with the fewest other choices gets it. If a column remains without
-    a row, all of them are matched at once.
+    The room of a row counts for all columns that it meets together: it may be the only one of some of them. Where
+    several columns choose one row, the column with the fewest other choices gets it. If a column remains without a row,
+    all of them are matched at once.
     """
     part = sp.csc_array(S[:, columns])
-    score = np.abs(part.data) * room[part.indices]
+    meets = np.bincount(part.indices, minlength=len(room))
+    score = np.abs(part.data) * room[part.indices] / meets[part.indices]
     owner = np.repeat(np.arange(len(columns)), np.diff(part.indptr))
     rows, taken = np.full(len(columns), -1), np.zeros(len(room), dtype=bool)
     for _ in range(TURNS):

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import splu
 
 from kernelopt.certificate.pieces_checker import cones
 from kernelopt.pieces.extremes import Largest, RowLogSumExp, SumOfLargest
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import OfOneNumber
 from kernelopt.pieces.norms import Radial, RowNorm, dual_exponent
+from kernelopt.support.long_rows import are_long, solution
 from kernelopt.support.types import Array
 
 TURNS = 6  # of projections and sums, where functions are inside of functions
@@ -155,17 +155,25 @@ def _across(d: Array, normal: Array, rest: Array) -> Array:
 
 def step(rooms: Rooms, M: sp.csc_array, left: Array, D: Array) -> tuple[Array, Array]:
     """(I − T)⁻¹WMq with (MᵀWM + DDᵀ)q = −left, and q; Dᵀq are the steps of other numbers, whose room is 1."""
-    scaled, Y = sp.csc_array(rooms.d[:, None] * M), sp.csc_array(rooms.Z.T @ M)
-    G = sp.csc_array(M.T @ scaled + Y.T @ (rooms.signs[:, None] * Y))
+    Y, long = sp.csr_array(rooms.Z.T @ M), are_long(M) & (rooms.d > 0)
+    rows, wide = sp.csr_array(M), are_long(Y)
+    G = sp.csc_array(M.T @ (np.where(long, 0.0, rooms.d)[:, None] * M))
+    G = sp.csc_array(G + Y[~wide].T @ (rooms.signs[~wide, None] * Y[~wide]))
     if D.size:
         G = sp.csc_array(G + D @ D.T)
-    size = np.sqrt(np.maximum(G.diagonal(), 0.0))
-    unit = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 0.0)
-    G = sp.csc_array(unit[:, None] * G * unit)
-    if not (np.isfinite(G.data).all() and np.isfinite(left).all()):  # LAPACK would print its complaint
-        raise np.linalg.LinAlgError("the rooms of rows are too far apart")
+    L, w = sp.vstack([rows[long], Y[wide]]), np.concatenate([rooms.d[long], rooms.signs[wide]])
     if len(left) <= DENSE:
-        q = unit * np.linalg.lstsq(G.toarray(), -unit * left, rcond=REGULAR)[0]
+        q = _dense_solution(G.toarray() + L.T @ (w[:, None] * L), -left)
     else:
-        q = unit * splu(sp.csc_array(G + REGULAR * sp.eye_array(len(left)))).solve(-unit * left)
-    return rooms.pushed(scaled @ q + rooms.Z @ (rooms.signs * (Y @ q))), q
+        q = solution(G, L, w, -left, REGULAR)
+    return rooms.pushed(rooms.d * (M @ q) + rooms.Z @ (rooms.signs * (Y @ q))), q
+
+
+def _dense_solution(G: Array, right: Array) -> Array:
+    """The least-squares solution of a system that may be singular, scaled to a unit diagonal."""
+    size = np.sqrt(np.maximum(np.diag(G), 0.0))
+    unit = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 0.0)
+    G = unit[:, None] * G * unit
+    if not (np.isfinite(G).all() and np.isfinite(right).all()):  # LAPACK would print its complaint
+        raise np.linalg.LinAlgError("the rooms of rows are too far apart")
+    return np.asarray(unit * np.linalg.lstsq(G, unit * right, rcond=REGULAR)[0])

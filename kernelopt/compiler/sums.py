@@ -16,7 +16,6 @@ and t ≥ m loses nothing, since for t < m all of the at least c entries are abo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
@@ -25,7 +24,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.collecting import Collected, at_most, with_column
 from kernelopt.compiler.largest_losses import Inside, inside_of_sums
+from kernelopt.compiler.level_sets import added_epigraphs, added_level_sets, added_lines
 from kernelopt.compiler.pieces import (
     Custom,
     Entropy,
@@ -37,7 +38,6 @@ from kernelopt.compiler.pieces import (
     PowerPiece,
     Quadratic,
     pairs_of,
-    without_weight,
 )
 from kernelopt.compiler.separable import Lengths, Separable
 from kernelopt.compiler.units import row_exponents
@@ -65,44 +65,8 @@ from kernelopt.support.types import Array, Ints
 # Exponents of a log-sum-exp. Its curvature takes one row of s for each of the K(K − 1)/2 pairs, 45 for 10 exponents;
 # larger ones become exponentials of one number each, with one more variable per log-sum-exp.
 CLASSES = 10
-# Variables of the user's up to which a constraint with one of them is taken apart into lines: each is a free column.
-FEW = 30
 # Roundings of a cost that are left where terms of a maximum cancel: no cost of its own.
 CANCELLED = 8 * UNIT
-
-
-@dataclass
-class _Parts:
-    """What is collected: rows of s in all columns, functions of them, and how their slopes make multipliers of rows.
-
-    c, extra : costs of the columns of the pieces, and of further ones; constant : what the functions leave out
-    """
-
-    c: Array
-    extra: list[float] = field(default_factory=list)
-    constant: float = 0.0
-    rows: list[sp.csr_array] = field(default_factory=list)
-    functions: list[Piece] = field(default_factory=list)
-    back: list[tuple[Ints, Ints, Array]] = field(default_factory=list)
-    plain: list[Ints] = field(default_factory=list)
-    sums: list[tuple[Ints, float, float]] = field(default_factory=list)
-    m: int = 0
-
-    def put(self, S: sp.csr_array, plain: Ints | None = None) -> Ints:
-        """The places of new rows of s."""
-        self.rows.append(S)
-        self.plain.append(np.full(S.shape[0], -1) if plain is None else plain)
-        self.m += S.shape[0]
-        return np.arange(self.m - S.shape[0], self.m)
-
-    def use(self, found: Piece) -> None:
-        pieces = without_weight(found)
-        assert pieces is not None
-        self.functions += [piece for piece in pieces if len(piece.at)]
-
-    def returns(self, rows: Ints, at: Ints, factor: Array) -> None:
-        """The multipliers of rows of S are `factor` times the slopes at `at`."""
-        self.back.append((rows, at, factor))
 
 
 def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
@@ -112,15 +76,17 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
     S = sp.csr_array(pieces.by_columns)
     on_t = _touched(S, _columns_of_t(pieces, form))
     empty = np.diff(S.indptr) == 0
-    parts, base = _Parts(pieces.c.copy()), np.zeros(len(pieces.s0))
+    parts, base = Collected(pieces.c.copy()), np.zeros(len(pieces.s0))
     inside = inside_of_sums(pieces, S, on_t)
-    if len(inside.below) < len(pieces.bounds):
+    others = [number for number in range(len(pieces.groups)) if number not in inside.groups]
+    within, held = added_epigraphs(parts, pieces, others, S, on_t)
+    if np.setdiff1d(pieces.below[pieces.bounds[:, 1]], np.append(inside.below, held)).size:
         return None
     for number, group in enumerate(pieces.groups):
-        if number in inside.groups:
+        if number in inside.groups or number in within:
             continue
         if not group.is_outer:
-            if not (_added_level_sets(parts, group, pieces, S, empty) or _added_lines(parts, group, pieces, form, S)):
+            if not (added_level_sets(parts, group, pieces, S, empty) or added_lines(parts, group, pieces, S)):
                 return None
             continue
         w = group.costs
@@ -143,7 +109,7 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
 
 
 def _added_constraints(
-    parts: _Parts, pieces: Pieces, S: sp.csr_array, on_t: NDArray[np.bool_], empty: NDArray[np.bool_]
+    parts: Collected, pieces: Pieces, S: sp.csr_array, on_t: NDArray[np.bool_], empty: NDArray[np.bool_]
 ) -> bool:
     """Linear constraints; False where one of constants is a contradiction, which no engine of ours proves."""
     within, exponents = np.zeros(len(pieces.s0), dtype=bool), row_exponents(pieces)
@@ -181,7 +147,7 @@ def _touched(S: sp.csr_array, columns: Ints) -> NDArray[np.bool_]:
     return np.asarray(np.bincount(np.repeat(np.arange(S.shape[0]), np.diff(S.indptr)), some[S.indices], S.shape[0]) > 0)
 
 
-def _assembled(parts: _Parts, pieces: Pieces, form: CanonicalForm, base: Array) -> Separable:
+def _assembled(parts: Collected, pieces: Pieces, form: CanonicalForm, base: Array) -> Separable:
     n = pieces.n + len(parts.extra)
     wide = [sp.csr_array((S.data, S.indices, S.indptr), shape=(S.shape[0], n)) for S in parts.rows]
     S, costs = sp.csr_array(sp.vstack(wide)), np.append(parts.c, parts.extra)
@@ -200,7 +166,7 @@ def _assembled(parts: _Parts, pieces: Pieces, form: CanonicalForm, base: Array) 
     )  # fmt: skip
 
 
-def _added(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array, inside: Inside) -> bool:  # noqa: PLR0917
+def _added(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Array, inside: Inside) -> bool:  # noqa: PLR0917
     """Whether the functions of a group could be added."""
     family, k = group.family, group.rows.shape[1]
     if k == 1:
@@ -222,7 +188,7 @@ def _added(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array, in
 # ---------------------------------------------------------------- functions of one number
 
 
-def _of_one(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> bool:
+def _of_one(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Array) -> bool:
     """Functions h(rate·s + shift), with s scaled so that its largest coefficient is 1."""
     rows, family = group.rows[:, 0], group.family
     part = sp.csr_array(S[rows])
@@ -296,94 +262,21 @@ def _quadratic(family: Piecewise, at: Ints, w: Array, rate: Array, shift: Array)
     return Quadratic(at, *(np.where(used, part, np.nan) for part in parts))
 
 
-def _added_level_sets(parts: _Parts, group: Group, pieces: Pieces, S: sp.csr_array, empty: NDArray[np.bool_]) -> bool:
-    """Constraints w·h(s) ≤ c of one function each, as bounds l ≤ s ≤ u; False for others.
-
-    A multiplier v of s ≤ u is w·h′(u) times that of the constraint.
-    """
-    W, h = group.weights, group.family
-    if not isinstance(h, Piecewise) or group.rows.shape[1] > 1 or np.any(np.diff(W.indptr) != 1) or not W.indices.all():
-        return False
-    rows, of, w = pieces.below[W.indices - 1], group.rows[:, 0], W.data
-    alone = np.bincount(np.concatenate([g.weights.indices for g in pieces.groups]), minlength=W.shape[1]) == 1
-    if not alone[W.indices].all() or not empty[rows].all() or not np.all(w > 0):
-        return False
-    bare = empty[of]  # of constants, as differences of a row with itself are
-    if np.any(w[bare] * h.take(np.flatnonzero(bare)).value(pieces.s0[of[bare], None]) + pieces.s0[rows[bare]] > 0):
-        return False  # a contradiction, which no engine of ours proves
-    keep = np.flatnonzero(~bare)
-    rows, of, w, h = rows[keep], of[keep], w[keep], h.take(keep)
-    ends = h.level(-pieces.s0[rows] / w)
-    if np.isnan(ends).any():
-        return False  # an empty set
-    for sign, end in ((1.0, ends[1]), (-1.0, ends[0])):
-        some = np.flatnonzero(np.isfinite(end))
-        if not len(some):
-            continue
-        below, above = h.take(some).slopes(end[some])
-        slope = np.maximum(sign * below, sign * above)
-        if np.any(slope <= 0):
-            return False  # an interior is needed
-        unit = 2.0 ** row_exponents(pieces)[of[some]]
-        at = parts.put(sp.csr_array(sp.diags_array(sign / unit) @ S[of[some]]), rows[some])
-        parts.use(_at_most(at, sign * (end[some] - pieces.s0[of[some]]) / unit))
-        parts.returns(of[some], at, sign / unit)
-        parts.returns(rows[some], at, 1 / (unit * w[some] * slope))
-    return True
-
-
-def _added_lines(parts: _Parts, group: Group, pieces: Pieces, form: CanonicalForm, S: sp.csr_array) -> bool:
-    """Constraints r(x) + w·h(s) ≤ 0 of one function of lines each, as |s| ≤ z: r(x) + w(c₁s + c₀) ≤ 0 for each line.
-
-    False for others, and with many variables of the user's, as bounds of each row.
-    """
-    W, h = group.weights, group.family
-    users = sum(len(pieces.columns.get(variable.id, ())) for variable in form.y)
-    if not isinstance(h, Piecewise) or group.rows.shape[1] > 1 or users > FEW or len(pieces.bounds):
-        return False
-    if np.any(np.diff(W.indptr) != 1) or not W.indices.all() or np.any(W.data <= 0):
-        return False
-    alone = np.bincount(np.concatenate([g.weights.indices for g in pieces.groups]), minlength=W.shape[1]) == 1
-    used = np.hstack([np.ones((len(h), 1), dtype=bool), np.isfinite(h.knots)])
-    if not alone[W.indices].all() or np.where(used, h.coefficients[..., 2], 0.0).any():
-        return False
-    rows, of, w, exponents = pieces.below[W.indices - 1], group.rows[:, 0], W.data, row_exponents(pieces)
-    for stretch in range(used.shape[1]):
-        some = np.flatnonzero(used[:, stretch])
-        slope, rate = w[some] * h.coefficients[some, stretch, 1], 2.0 ** -exponents[rows[some]]
-        line = sp.csr_array(sp.diags_array(rate) @ (S[rows[some]] + sp.diags_array(slope) @ S[of[some]]))
-        line.eliminate_zeros()
-        if not np.diff(line.indptr).all():
-            return False
-        at = parts.put(line)
-        level = pieces.s0[rows[some]] + slope * pieces.s0[of[some]] + w[some] * h.coefficients[some, stretch, 0]
-        parts.use(_at_most(at, -rate * level))
-        parts.returns(of[some], at, rate * slope)
-        parts.returns(rows[some], at, rate)
-    return True
-
-
 # ---------------------------------------------------------------- functions of several numbers
 
 
-def _largest_size(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> None:
+def _largest_size(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Array) -> None:
     """w·max |xₖ|:  w·t with t ≥ xₖ and t ≥ −xₖ."""
     rows, owner = group.rows.ravel(), np.repeat(np.arange(len(w)), group.rows.shape[1])
     t = S.shape[1] + len(parts.extra) + owner
     parts.extra += w.tolist()
     for sign in (1.0, -1.0):
-        at = parts.put(_with_column(sign * sp.csr_array(S[rows]), t, -1.0))
-        parts.use(_at_most(at, -sign * s0[rows]))
+        at = parts.put(with_column(sign * sp.csr_array(S[rows]), t, -1.0))
+        parts.use(at_most(at, -sign * s0[rows]))
         parts.returns(rows, at, np.full(len(rows), sign))
 
 
-def _at_most(at: Ints, b: Array) -> Quadratic:
-    """The constraint s ≤ b."""
-    nothing = np.zeros((len(b), 1))
-    return Quadratic(at, np.full((len(b), 1), -inf), b[:, None], nothing, nothing, nothing)
-
-
-def _of_rows(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) -> None:
+def _of_rows(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Array) -> None:
     """Maxima, sums of largest entries and log-sum-exp of k entries x − x̄ and of 0: those of k + 1 entries x and x̄."""
     family, (m, k) = group.family, group.rows.shape
     rows, owner = group.rows.ravel(), np.repeat(np.arange(m), k)
@@ -403,11 +296,11 @@ def _of_rows(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) 
     t = S.shape[1] + len(parts.extra) + np.arange(m)
     parts.extra += share.tolist()
     parts.constant -= float(w.sum()) if isinstance(family, RowLogSumExp) else 0.0
-    both = [(_with_column(every, t[owner], -1.0), s0[rows], w[owner]), (_with_column(last, t, -1.0), np.zeros(m), w)]
+    both = [(with_column(every, t[owner], -1.0), s0[rows], w[owner]), (with_column(last, t, -1.0), np.zeros(m), w)]
     for number, (part, shift, weight) in enumerate(both):
         at, ones = parts.put(part), np.ones(part.shape[0])
         if isinstance(family, Largest):
-            parts.use(_at_most(at, -shift))
+            parts.use(at_most(at, -shift))
         elif isinstance(family, SumOfLargest):
             parts.use(_quadratic(many(POS, len(at)), at, weight, ones, shift))
         else:
@@ -416,7 +309,7 @@ def _of_rows(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array) 
             parts.returns(rows, at, ones)
 
 
-def _of_losses(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array, inside: Inside) -> bool:  # noqa: PLR0917
+def _of_losses(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Array, inside: Inside) -> bool:  # noqa: PLR0917
     """Sums of the largest of losses; False where some entry is none, or their least values differ."""
     assert isinstance(group.family, SumOfLargest)
     m, k = group.rows.shape
@@ -441,15 +334,15 @@ def _of_losses(parts: _Parts, group: Group, w: Array, S: sp.csr_array, s0: Array
     for side in range(2):
         some = np.flatnonzero(inside.slopes[losses, side])
         of, slope = inside.rows[losses[some]], inside.slopes[losses[some], side]
-        at = parts.put(_with_column(sp.csr_array(sp.diags_array(slope) @ S[of]), t[owner[some]], -1.0))
+        at = parts.put(with_column(sp.csr_array(sp.diags_array(slope) @ S[of]), t[owner[some]], -1.0))
         shift = slope * s0[of] + inside.levels[losses[some], side]
         parts.use(_quadratic(many(POS, len(at)), at, w[owner[some]], np.ones(len(at)), shift))
         parts.returns(of, at, slope)
         parts.returns(inside.below[losses[some]], at, np.ones(len(at)))
         own = some < m * k
         parts.returns(group.rows.ravel()[some[own]], at[own], np.ones(int(own.sum())))
-    at = parts.put(_with_column(sp.csr_array((m, S.shape[1])), t, -1.0))
-    parts.use(_at_most(at, np.full(m, -least.max())))
+    at = parts.put(with_column(sp.csr_array((m, S.shape[1])), t, -1.0))
+    parts.use(at_most(at, np.full(m, -least.max())))
     heads = inside.below[losses[m * k :]]
     parts.sums += [(np.append(group.rows[i], heads[i]), w[i], group.family.count) for i in range(m)]
     return True
@@ -460,13 +353,6 @@ def _take_off(c: Array, last: sp.csr_array, share: Array) -> None:
     taken = last.T @ share
     left = c - taken
     c[:] = np.where(np.abs(left) <= CANCELLED * (np.abs(c) + np.abs(taken)), 0.0, left)
-
-
-def _with_column(S: sp.csr_array, columns: Ints, value: float) -> sp.csr_array:
-    """Each row with one more entry, in a column beyond the others."""
-    n = int(columns.max(initial=S.shape[1] - 1)) + 1
-    more = sp.csr_array((np.full(len(columns), value), columns, np.arange(len(columns) + 1)), shape=(len(columns), n))
-    return sp.csr_array(sp.csr_array((S.data, S.indices, S.indptr), shape=more.shape) + more)
 
 
 # ---------------------------------------------------------------- what norms cost

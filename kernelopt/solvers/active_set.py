@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.solvers.dual_point import Point, judged, with_balance
@@ -41,7 +42,7 @@ def solve(problem: Structured, watch: Watch, start: Point, fits: bool = False) -
 
     fits : whether s of the start belongs to its a and y; of x only y is read
     """
-    space = None if problem.smooth else problem.kernel_space
+    space = None if problem.smooth or sp.issparse(problem.F) else problem.kernel_space
     if space is None:
         return None
     run = _Run(problem, space, start, fits)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spl
 
 from kernelopt.support import clock
+from kernelopt.support.long_rows import are_long, solution
 from kernelopt.support.types import Array
 
 ROUNDS = 8  # corrections: the first moves most, the others make up for the projections onto the domain
@@ -72,9 +72,9 @@ def _largest(columns: Any) -> Array:
 
 def _step(columns: Any, weights: Array, residual: Array) -> Array:
     """WC(CᵀWC)⁻¹r; not finite where the system can't be solved."""
-    weighted = columns.multiply(weights[:, None]) if sp.issparse(columns) else weights[:, None] * columns
     if sp.issparse(columns):
-        return np.asarray(weighted @ _sparse_solution(sp.csc_array(columns.T @ weighted), residual))
+        return np.asarray(weights * (columns @ _sparse_solution(sp.csr_array(columns), weights, residual)))
+    weighted = weights[:, None] * columns
     normal = columns.T @ weighted
     if not np.isfinite(normal).all():
         return np.full(len(weights), np.nan)
@@ -83,12 +83,11 @@ def _step(columns: Any, weights: Array, residual: Array) -> Array:
     return np.asarray(weighted @ np.linalg.lstsq(normal, residual, rcond=SINGULAR)[0])
 
 
-def _sparse_solution(normal: sp.csc_array, residual: Array) -> Array:
-    """The solution of normal equations, scaled to unit diagonal, with a small ridge."""
-    diagonal = normal.diagonal()
-    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    scaled = sp.diags_array(scale) @ normal @ sp.diags_array(scale) + RIDGE * sp.eye_array(len(scale))
+def _sparse_solution(columns: sp.csr_array, weights: Array, residual: Array) -> Array:
+    """The solution of normal equations with a small ridge; nan where they can't be solved."""
+    long = are_long(columns) & (weights > 0)
+    normal = columns.T @ (np.where(long, 0.0, weights)[:, None] * columns)
     try:
-        return np.asarray(scale * spl.splu(sp.csc_array(scaled)).solve(scale * residual))
-    except RuntimeError:
+        return solution(normal, columns[long], weights[long], residual, RIDGE)
+    except np.linalg.LinAlgError:
         return np.full(len(residual), np.nan)

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.solvers import active_set
 from kernelopt.solvers.assemble import Shape
 from kernelopt.solvers.coupling import LinearMap
+from kernelopt.solvers.dual_feasibility import corrected
 from kernelopt.solvers.dual_point import Point, judged
 from kernelopt.solvers.engine import Engine, needs_convexity
 from kernelopt.solvers.structured import Structured
@@ -224,7 +226,18 @@ class _Method:
         found = (p.high - p.low)[both]
         if not len(found):
             found = (unit / p.rho[p.rho > 0]) if np.any(p.rho > 0) else p.R * unit
-        return (float(np.median(found)) if len(found) else 0.0) or 1.0
+        usual = float(np.median(found)) if len(found) else 0.0
+        return max(usual, 0.0 if len(found) and both.any() else self._of_costs()) or 1.0
+
+    def _of_costs(self) -> float:
+        """The largest of the least multipliers that balance the costs of y."""
+        p = self.p
+        if not p.q or not len(p.of):
+            return 0.0
+        columns = sp.csr_array(p.F)[p.of]
+        target = -(p.linear_y + p.F.T @ p.slope)
+        least, _ = corrected(columns, target, np.zeros(len(p.of)), lambda z: z, np.ones_like)
+        return float(np.abs(least).max())
 
     def _warm(self, start: Point) -> _State:
         """A warm start: x of a neighbouring problem, with a and z on the central path for its gap, where

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.level_sets import MANY
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
 from kernelopt.pieces.extremes import SumOfLargest
@@ -35,9 +36,6 @@ STILL = 1e-8
 SMALL = 1e-3  # relative to the unit: constants of rows below it are no sizes
 # In units of a row's size: twice the violation at which an answer counts as one.
 MARGIN = 2e-9
-# Functions of one number with kinks that stand in constraints or in other functions: with more of them, an interior
-# point method takes less time. 200 bounded differences of 200 rows take 50 systems, 2000 of 1000 rows 300.
-KINKS = 200
 TURNS = 8  # of functions within functions
 LARGEST = 12  # order of a semidefinite cone up to which its second derivative is formed, with its order to the fourth
 
@@ -409,7 +407,7 @@ def _functions(pieces: Pieces, of_t: Array) -> tuple[RowFunctions, ...] | str:
         found.append(RowFunctions(family, rows, ones, np.full(len(rows), -1), 0 * ones, hard=True))
     inner = [f for f in found if f.is_nested and not f.is_smooth]
     nested = [f.family for f in inner]
-    if sum(len(f.rows) for f in inner if isinstance(f.family, Piecewise)) > KINKS:
+    if sum(len(f.rows) for f in inner if isinstance(f.family, Piecewise)) > MANY:
         return "takes many steps for many losses with kinks within constraints or other losses"
     if nested and any(isinstance(f.family, SumOfLargest) for f in found):
         return "takes many steps for the largest of losses with kinks"

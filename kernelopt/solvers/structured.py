@@ -21,6 +21,7 @@ from kernelopt.compiler.pieces import LogSumExp, Smooth
 from kernelopt.solvers.coupling import Coupling, LinearMap
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.support.arithmetic import median
+from kernelopt.support.long_rows import are_long, bordered
 from kernelopt.support.properties import cached_property
 from kernelopt.support.threads import for_factoring
 from kernelopt.support.types import Array, Ints
@@ -271,26 +272,33 @@ class Structured(Coupling):
         """With T = FᵀWF + ridge, which is sparse, and U = FᵀWEB:
 
         (R + BᵀEᵀWEB − UᵀT⁻¹U)v = rhs_v − UᵀT⁻¹rhs_y,  Ty = rhs_y − Uv.
+
+        A long row of F, as of a sum of many y, would make T dense: z = w(EBv + Fy) of that row counts among y.
         """
-        end = self.ends[-1]
-        WF = sp.csc_array(sp.diags_array(weights) @ self.F)
+        end, q = self.ends[-1], self.q
+        long = np.flatnonzero(are_long(self.F) & (weights > 0))
+        short = weights.copy()
+        short[long] = 0.0
+        WF = sp.csc_array(sp.diags_array(short) @ self.F)
         T = sp.csc_array(self.F.T @ WF + sp.diags_array(ridge))
         T = sp.csc_array(T + sp.diags_array(JITTER * T.diagonal()))
         try:
-            factor = splu(T)
+            factor = splu(bordered(T, self.F[long], weights[long]))
         except RuntimeError as error:  # SuperLU found a pivot of 0
             raise np.linalg.LinAlgError("The system of the free variables is singular.") from error
         D = sp.csr_array((self.E.T @ WF).T)
         parts = zip(self.blocks, self._rows[:-1], self._rows[1:], strict=True)
         U = np.hstack([B.combined(sp.csr_array(D[:, a:b])) for B, a, b in parts])
+        U = np.vstack([U, self.rows(long)])
         X = factor.solve(U) if end else U
         v = replace(self, F=np.zeros((self.m, 0)), linear_y=np.zeros(0), origin=None)
-        H = v.gram(weights) - U.T @ X
+        H = v.gram(short) - U.T @ X
         outer = v.in_columns(H) if end else None
 
         def solve(rhs: Array) -> Array:
-            found = rhs[:end] if outer is None else outer(rhs[:end] - X.T @ rhs[end:])
-            return np.concatenate([found, factor.solve(rhs[end:] - U @ found)])
+            of_y = np.concatenate([rhs[end:], np.zeros((len(long), *rhs.shape[1:]))])
+            found = rhs[:end] if outer is None else outer(rhs[:end] - X.T @ of_y)
+            return np.concatenate([found, factor.solve(of_y - U @ found)[:q]])
 
         return solve
 

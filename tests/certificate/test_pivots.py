@@ -100,3 +100,14 @@ def test_multipliers_of_any_size_have_a_grid(size):
     found = pivots.on_grid(z)
     assert np.abs(found - z).max() <= 2.0**-46 * size
     assert size > 1e-310 or np.array_equal(found, z)
+
+
+def test_a_row_that_many_columns_meet_is_left_to_one_that_has_no_other():
+    """1100 columns of rows of their own and of one with more room, which is the only one of the last column."""
+    n = 1100
+    own = sp.vstack([sp.eye_array(n), np.full((1, n), 1 / n)])
+    S = sp.csc_array(sp.hstack([own, np.append(np.zeros(n), 1.0)[:, None]]))
+    room = np.append(np.full(n, 1e-3), 0.2)
+    left = np.full(n + 1, 1e-16)
+    found = pivots.moves(sp.csc_array(sp.vstack([S, np.zeros((1, n + 1))])), left, room)
+    assert len(found.columns) == n + 1 and np.all(found.radius <= room)

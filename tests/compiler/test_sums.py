@@ -359,10 +359,52 @@ def test_constraints_of_one_function_beside_a_variable(within):
     assert duals[0] == pytest.approx(duals[1], rel=1e-3, abs=1e-4)
 
 
-def test_many_variables_beside_functions_are_left_to_others():
-    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(40)
-    f = theta(np.linspace(0, 3, 40)[:, None])
-    problem = ko.Problem(cp.Minimize(cp.sum(z) + ko.sum_squares(theta)), [cp.abs(f - np.arange(40) % 3) <= z])
-    assert outer_of(problem.canonical_form()).split is None
-    plain = ko.Problem(cp.Minimize(cp.norm1(f - np.arange(40) % 3) + ko.sum_squares(theta)))
-    assert problem.solve() == pytest.approx(plain.solve(), rel=1e-6)
+def test_variables_that_bound_a_function_each():
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(80)
+    f = theta(np.linspace(0, 3, 80)[:, None])
+    problem = ko.Problem(cp.Minimize(cp.sum(z) + ko.sum_squares(theta)), [cp.abs(f - np.arange(80) % 3) <= z])
+    assert outer_of(problem.canonical_form()).split.F.shape[1] == 80
+    plain = ko.Problem(cp.Minimize(cp.norm1(f - np.arange(80) % 3) + ko.sum_squares(theta)))
+    assert problem.solve() == pytest.approx(plain.solve(), rel=1e-6) and problem.verify().passed
+
+
+MANY = 240
+FAR, SIGNS = np.random.default_rng(1).normal(size=(MANY, 3)), np.where(np.arange(MANY) % 3, 1.0, -1.0)
+OF_MANY = {
+    "the worst group": lambda f: (
+        MANY * cp.max(cp.hstack([cp.sum(cp.pos(1 - cp.multiply(SIGNS, f)[k::4])) / 60 for k in range(4)])), []
+    ),
+    "a budget": lambda f: (0.0, [cp.sum(cp.pos(1 - cp.multiply(SIGNS, f))) <= 0.5 * MANY]),
+    "two budgets": lambda f: (
+        0.0, [cp.norm1(f - SIGNS) <= 0.8 * MANY, cp.sum(cp.maximum(f, -0.5 * f, 0.2)) + cp.sum(f[:9]) <= 0.5 * MANY]
+    ),
+    "a mean beside a variable": lambda f: (z := cp.Variable(), [cp.sum(cp.pos(cp.abs(f - SIGNS) - 0.1)) <= MANY * z]),
+}  # fmt: skip
+
+
+@pytest.mark.one_row
+@pytest.mark.parametrize("name", OF_MANY)
+def test_many_losses_within_constraints(name):
+    """Each has a variable that bounds it; values and multipliers are those of a cone solver."""
+    values, duals = [], []
+    for solver in (None, "CLARABEL"):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        cost, constraints = OF_MANY[name](theta(FAR) + cp.Variable())
+        problem = ko.Problem(cp.Minimize(cost + 0.5 * ko.sum_squares(theta)), constraints)
+        values.append(problem.solve(solver=solver, tol=1e-7))
+        assert problem.status == "optimal" and problem.verify().passed
+        duals.append([one.dual_value for one in constraints])
+        assert problem.solver_stats.solver_name == (solver or "INTERIOR_POINT")
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+    for own, others in zip(*duals, strict=True):
+        assert own == pytest.approx(others, rel=1e-3, abs=1e-4)
+
+
+def test_what_stands_beside_other_functions_is_no_sum():
+    """A row that holds a logistic loss, too; and few losses, which the method of multipliers takes."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(FAR)
+    hinge = cp.sum(cp.pos(1 - cp.multiply(SIGNS, f)))
+    for row in (hinge + cp.logistic(f[0]) <= 100, cp.sum(cp.pos(1 - f[:50])) <= 20):
+        problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [row])
+        assert outer_of(problem.canonical_form()).split is None

@@ -51,7 +51,8 @@ INSIDE = {
         ["atom_domains"],
         ["outer"],
         ["sums"],
-        ["largest_losses", "units"],
+        ["level_sets"],
+        ["collecting", "largest_losses", "units"],
         ["reader", "separable"],
         ["feasibility", "integers"],
         ["atom_rules", "conic_form", "iterate", "restated"],
@@ -165,7 +166,7 @@ INSIDE = {
     "support": [
         ["table"],
         ["cvxpy_parts", "drawing", "processes"],
-        ["keywords", "optional", "outside", "singular", "sparse", "submatrix"],
+        ["keywords", "long_rows", "optional", "outside", "singular", "sparse", "submatrix"],
         ["threads"],
         ["arithmetic", "checks", "clock", "html", "locks", "progress", "properties", "types"],
     ],

@@ -115,3 +115,34 @@ def test_a_bound_that_is_far_away_soon_does_not_end_the_run():
     problem = ko.Problem(cp.Minimize(risk + 0.1 * ko.sum_squares(theta)), [b <= 0.5])
     problem.solve(solver="INTERIOR_POINT")
     assert problem.status == "optimal" and problem.certificate.relative_gap < 1e-6
+
+
+@pytest.mark.parametrize("n", [30, 90])
+def test_multipliers_begin_as_large_as_the_costs_of_variables_ask(n):
+    """The worst group of losses, written by hand: multipliers of all rows follow from the cost of t, which is 1.
+
+    A start with the penalty's multipliers took x to 1e6, and the method gave up.
+    """
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(n, 4))
+    signs, group = np.where(rng.normal(size=n) + points[:, 0] > 0, 1.0, -1.0), np.arange(n) % 3
+    theta, z, t = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable(n), cp.Variable()
+    f = theta(points) + cp.Variable()
+    rows = [z >= 1 - cp.multiply(signs, f), z >= 0, *(cp.sum(z[group == g]) * 3 / n <= t for g in range(3))]
+    problem = ko.Problem(cp.Minimize(t + 1e-3 * ko.sum_squares(theta)), rows)
+    value = problem.solve(solver="INTERIOR_POINT", tol=1e-8)
+    assert problem.status == "optimal" and problem.solver_stats.num_iters <= 20
+    assert value == pytest.approx(problem.solve(solver="CLARABEL", tol=1e-8), rel=1e-6)
+
+
+@pytest.mark.parametrize("strength", [1.0, 3.0])
+def test_a_variable_of_its_own_for_each_row_in_warm_starts(strength):
+    """Active sets take no sparse F."""
+    points = np.linspace(0, 6, 90)[:, None]
+    theta, o, weight = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(90), cp.Parameter(nonneg=True, value=2.0)
+    loss = cp.norm1(np.sin(points[:, 0]) - theta(points) - o) + 0.3 * cp.norm1(o) + cp.sum_squares(o)
+    problem = ko.Problem(cp.Minimize(loss + weight * ko.sum_squares(theta)), [o[:80] >= -1])
+    problem.solve()
+    weight.value = strength
+    value = problem.solve()
+    assert problem.status == "optimal" and value == pytest.approx(problem.solve(solver="CLARABEL"), rel=1e-6)

@@ -1,0 +1,59 @@
+"""What a sum of functions of one number each is collected in; see `sums`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+import scipy.sparse as sp
+
+from kernelopt.compiler.pieces import Piece, Quadratic, without_weight
+from kernelopt.support.types import Array, Ints
+
+
+@dataclass
+class Collected:
+    """What is collected: rows of s in all columns, functions of them, and how their slopes make multipliers of rows.
+
+    c, extra : costs of the columns of the pieces, and of further ones; constant : what the functions leave out
+    """
+
+    c: Array
+    extra: list[float] = field(default_factory=list)
+    constant: float = 0.0
+    rows: list[sp.csr_array] = field(default_factory=list)
+    functions: list[Piece] = field(default_factory=list)
+    back: list[tuple[Ints, Ints, Array]] = field(default_factory=list)
+    plain: list[Ints] = field(default_factory=list)
+    sums: list[tuple[Ints, float, float]] = field(default_factory=list)
+    m: int = 0
+
+    def put(self, S: sp.csr_array, plain: Ints | None = None) -> Ints:
+        """The places of new rows of s."""
+        self.rows.append(S)
+        self.plain.append(np.full(S.shape[0], -1) if plain is None else plain)
+        self.m += S.shape[0]
+        return np.arange(self.m - S.shape[0], self.m)
+
+    def use(self, found: Piece) -> None:
+        pieces = without_weight(found)
+        assert pieces is not None
+        self.functions += [piece for piece in pieces if len(piece.at)]
+
+    def returns(self, rows: Ints, at: Ints, factor: Array) -> None:
+        """The multipliers of rows of S are `factor` times the slopes at `at`."""
+        self.back.append((rows, at, factor))
+
+
+def at_most(at: Ints, b: Array) -> Quadratic:
+    """The constraint s ≤ b."""
+    nothing = np.zeros((len(b), 1))
+    return Quadratic(at, np.full((len(b), 1), -inf), b[:, None], nothing, nothing, nothing)
+
+
+def with_column(S: sp.csr_array, columns: Ints, value: float) -> sp.csr_array:
+    """Each row with one more entry, in a column beyond the others."""
+    n = int(columns.max(initial=S.shape[1] - 1)) + 1
+    more = sp.csr_array((np.full(len(columns), value), columns, np.arange(len(columns) + 1)), shape=(len(columns), n))
+    return sp.csr_array(sp.csr_array((S.data, S.indices, S.indptr), shape=more.shape) + more)
