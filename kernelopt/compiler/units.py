@@ -64,7 +64,8 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> SizesOfProble
     unit[rows.of_u] = rows.data_unit or sigma
     linear = np.delete(pieces.c * unit, rows.of_t)
     slopes, curvatures = _costs(pieces, rows, inside=True)
-    gains = np.concatenate([np.zeros(0), *(w * gain for w, _, gain in own)])
+    of_exponents = [g.costs for g in pieces.groups if isinstance(g.family, EXPONENTIALS)]
+    gains = np.concatenate([np.zeros(0), *(w * gain for w, _, gain in own), *of_exponents])
     kappa = max(typical(np.concatenate([linear, sigma * slopes]), SMALL), typical(sigma**2 * curvatures, SMALL))
     kappa = max(kappa, typical(gains, SMALL))
     kappa = kappa or max(typical(sigma * pieces.c[rows.of_t]), typical(sigma**2 * bends)) or 1.0
@@ -82,8 +83,8 @@ def _sizes_of_rows(pieces: Pieces, form: CanonicalForm) -> SizesOfRows:
     rows, plain, exponents = _right_hand_sides(pieces)
     free = ~on_t[rows]
     values, size = (plain / unit[rows])[free], (of_u / unit)[rows[free]]
-    near, exponents = size > 0, exponents[free]
-    of_predictions = np.where(exponents[near], np.maximum(np.abs(values[near]), 1.0), values[near]) / size[near]
+    near, least = size > 0, np.where(exponents, 1.0 / unit[rows], 0.0)[free]
+    of_predictions = np.maximum(np.abs(values), least)[near] / size[near]
     data_unit = typical(of_predictions, SMALL) or typical(values, SMALL)
     steepest = tuple(_steepest(group) for group in pieces.groups)
     return SizesOfRows(t, u, on_t, unit, values, data_unit, steepest, _extents(pieces, on_t, plain))
@@ -143,7 +144,7 @@ def _steepest(group: Group) -> tuple[Array, Array] | None:
 def _costs(pieces: Pieces, rows: SizesOfRows, inside: bool) -> tuple[Array, Array]:
     """The largest slope and curvature of each function in the objective, times their weights.
 
-    inside : in units of their rows, without those of norms
+    inside : in units of their rows, without those of norms, and of exponents, whose unit is 1
     """
     slopes, curvatures = [np.zeros(0)], [np.zeros(0)]
     for group, steepest in zip(pieces.groups, rows.steepest, strict=True):
@@ -152,7 +153,7 @@ def _costs(pieces: Pieces, rows: SizesOfRows, inside: bool) -> tuple[Array, Arra
             scale = rows.unit[group.rows[:, 0]] if inside else 1.0
             slopes.append(w * steepest[0] * scale)
             curvatures.append(w * steepest[1] * scale**2)
-        elif not isinstance(group.family, StatedFunction):
+        elif not isinstance(group.family, StatedFunction) and not (inside and isinstance(group.family, EXPONENTIALS)):
             slopes.append(w * (rows.unit[group.rows].max(axis=1, initial=0.0) if inside else 1.0))
     return np.concatenate(slopes), np.concatenate(curvatures)
 

@@ -334,7 +334,7 @@ def _optimality_checks(
             tol,
             "Σ |multiplier × slack|, of P₀ − P or terms of P",
         )
-    yield from _angle(reduction, point, tol * unit)
+    yield from _angle(reduction, data, point, tol * unit)
     yield from _shares_of_the_gap(form, point, found, unit, tol)
 
 
@@ -356,23 +356,28 @@ def _shares_of_the_gap(
     yield Check("stationarity in u, t, y", max(rest, 0.0) / unit, tol, note)
 
 
-def _angle(reduction: Reduction, point: Iterate, gap: float) -> Iterator[Check]:
+def _angle(reduction: Reduction, data: Outer, point: Iterate, gap: float) -> Iterator[Check]:
     """Aᵀν = μθ/‖θ‖ where ‖θ‖ is the only norm: the angle between Aᵀν and θ, in the factor.
 
     A gap of at most `gap` leaves μ‖θ‖ − νᵀAθ ≤ gap, with ‖Aᵀν‖ ≤ μ. For the unit vectors e of θ and a of Aᵀν,
-    ½‖a − e‖² = 1 − aᵀe ≤ (μ‖θ‖ − νᵀAθ)/(‖Aᵀν‖‖θ‖), so that ‖a − e‖ ≤ √(2·gap/(‖Aᵀν‖‖θ‖)). This holds for the
-    certificate's ν. The ν here is the solver's, which `dual_value` shows and which differs from it by small repairs.
+    ½‖a − e‖² = 1 − aᵀe ≤ (μ‖θ‖ − νᵀAθ)/(‖Aᵀν‖‖θ‖), so that ‖a − e‖ ≤ √(2·gap/(‖Aᵀν‖‖θ‖)). Where the norm costs λ‖θ‖²
+    alone, μ = 2λ‖θ‖ is known: λ‖θ‖² − νᵀAθ + ‖Aᵀν‖²/4λ = ‖Aᵀν − 2λθ‖²/4λ ≤ gap, and the same holds for a = Aᵀν/μ.
+    This holds for the certificate's ν. The ν here is the solver's, which `dual_value` shows and which differs from it
+    by small repairs.
     """
+    costs = data.lengths
     links = zip(reduction.form.predictions, point.v, point.multipliers(), strict=True)
     for number, (link, v, nu) in enumerate(links):
         norms, factor = reduction.form.norms_of(link.theta), reduction.factors[link.theta]
         if len(norms) != 1 or not next(iter(norms.values())).is_plain or not v.any():
             continue
-        w, a = v.reshape(factor.rank, -1), factor.B.T @ link.summed(nu)
-        length = np.sqrt(factor.scale) * float(np.linalg.norm(a)) * float(point.t[next(iter(norms))])
-        if length > 0:
-            angle = float(np.linalg.norm(a / np.linalg.norm(a) - w / np.linalg.norm(w)))
-            allowed = float(np.sqrt(2 * gap / length))
+        w, a, j = v.reshape(factor.rank, -1), factor.B.T @ link.summed(nu), next(iter(norms))
+        mu, t = np.sqrt(factor.scale) * float(np.linalg.norm(a)), float(point.t[j])
+        if costs is not None and costs.slope[j] == 0 and costs.curvature[j] > 0 and np.isinf(costs.limit[j]):
+            mu = float(costs.curvature[j]) * t
+        if mu * t > 0:
+            angle = float(np.linalg.norm(np.sqrt(factor.scale) * a / mu - w / np.linalg.norm(w)))
+            allowed = float(np.sqrt(2 * gap / (mu * t)))
             yield Check(f"Aᵀν ∥ θ{number + 1 if number else ''}", angle, allowed, "distance of unit vectors")
 
 

@@ -119,7 +119,7 @@ def test_functions_among_the_columns_do_not_loosen_tolerances(monkeypatch, optio
 FAULTS = {
     "the factor": "Q = BBᵀ",
     "the point": "stationarity in u, t, y",
-    "the multipliers": "duality gap",
+    "the multipliers": "Aᵀν ∥ θ",
     "one multiplier": "Aᵀν ∥ θ",
     "a bound's multiplier": "complementarity",
     "a negative multiplier": "dual feasibility",
