@@ -36,6 +36,7 @@ from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.function import Family, OfOneNumber
 from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 
@@ -50,6 +51,8 @@ PASSES = 4  # passes over the kernel in which ‖Aᵀν‖ is shortened, where t
 HALF = 0.5  # a share of ‖Aᵀν‖ below which multipliers are scaled at once; above, moved first
 MARGIN = 64 * UNIT  # relative: by how much g_t shall exceed ‖Aᵀν‖, for the rounding that the checker counts
 LESS = 1e-10  # relative: how much less than a fixed cost ‖Aᵀν‖ shall be, for rounding and errors of kernel values
+# Relative to the cost of a norm: shorter multipliers say that θ = 0, and that of kernels with other columns, too.
+IDLE = 0.9
 
 
 class Claimed(NamedTuple):
@@ -129,8 +132,16 @@ def lower_bound(  # noqa: PLR0917
     products = tuple(gram.product for gram in kept[1])
     moved = None if claim is None else claim.dual.z[: len(a)]
     return Lower(
-        bound.value, bound.rounding, bound.terms, *kept, products=products, missing=bound.missing, rows=moved
+        bound.value, bound.rounding, bound.terms, *kept, products=products, missing=bound.missing, rows=moved,
+        idle=() if claim is None else _idle(pieces, claim, claim.dual.z[: len(a)]),
     )  # fmt: skip
+
+
+def _idle(pieces: Pieces, claim: Claim, a: Array) -> tuple[bool, ...]:
+    """For each θ, whether all ‖mⱼ‖ are far below g_t."""
+    costs = pieces.c + pieces.slopes(a)
+    t = [[norm.column for norm in link.norms] for link in claim.links]
+    return tuple(bool(np.all(found < IDLE * costs[own])) for found, own in zip(claim.lengths, t, strict=True))
 
 
 def _by_spares(task: Claimed, point: Iterate, a: Array, way: str, span: bool) -> tuple[Bound, Claim | None]:
@@ -241,6 +252,7 @@ def _at_rest(task: Claimed, a: Array, spare: float) -> Array | None:
     M = sp.csc_array(sp.hstack([free.matrix(len(a), free.values)[:-1], of_u]))
     none = np.zeros((M.shape[1], 0))
     for _ in range(ROUNDS):
+        clock.check()
         a = _inside(pieces, a, spare)
         each = free.values * np.append(a, 1.0)[free.rows]
         left = np.concatenate([np.bincount(task.owner, each, len(free.owners)), (pieces.c + pieces.slopes(a))[u]])
@@ -320,6 +332,7 @@ def _feasible(
     pieces, twins, free, late, least = task.pieces, task.pieces.twins, task.free, False, inf
     shared = _shared(task)
     for turn in range(ROUNDS):
+        clock.check()
         a = _inside(pieces, a, spare if turn == 0 else spare / 2)
         excess = _excess(task, a, parts, more)
         each = free.values * np.append(a, 1.0)[free.rows]

@@ -40,6 +40,7 @@ class Lower:
     products : QV for each θ, where a pass over the kernel gave it
     missing : the reason where there is no bound
     confined : whether it holds only for θ in the factor's span
+    idle : for each θ, whether its costs are far above its multipliers' lengths, so that θ = 0 is best beside them
     """
 
     value: float
@@ -52,6 +53,7 @@ class Lower:
     missing: str = ""
     confined: bool = False
     rows: Array | None = None
+    idle: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,12 +85,15 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None, feasible_only: 
 
 
 def guides_of(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
-    """ν of each θ, and Qν where the certificate's pass over the kernel gave it."""
+    """ν of each θ that is not idle, and Qν where the certificate's pass over the kernel gave it."""
     found: dict[Theta, Guide] = {}
     if latest is None or not latest.multipliers:
         return found
     products = latest.products or (None,) * len(latest.multipliers)
-    for link, m, product in zip(reduction.form.predictions, latest.multipliers, products, strict=True):
+    idle = latest.idle if latest.idle and not all(latest.idle) else (False,) * len(products)
+    for link, m, product, waits in zip(reduction.form.predictions, latest.multipliers, products, idle, strict=True):
+        if waits:  # more columns would be 0
+            continue
         width = sum(m.widths)
         found[link.theta] = Guide(m.stack[:, :width], None if product is None else product[:, :width])
     return found

@@ -49,11 +49,12 @@ JOINT = 3000
 # simplex 1.0 in place of 5.2, and 30 equations the same time either way. So do inequalities along a chain of
 # predictions: 1000 rows that rise along a column take 2 s, and find no end otherwise.
 EQUATIONS = 20
-# Variables of the reduced problem up to which cvxpy's first solver comes before the method of multipliers, where only
-# rows are coupled. At 60 to 240 variables it takes 10 to 80 % of the time on 30 kinds of problems (risks, groups,
-# norms of rows, balls), at 480 the same on average. Several θ, spectral functions and semidefinite cones, whose cone
-# forms are large, take 1.5 to 40 times as long by cone solvers.
-SMALL = 400
+# Predictions, rows times outputs, up to which cvxpy's first solver comes before the method of multipliers, where only
+# rows are coupled. On 12 kinds of problems (risks, groups, norms of rows, balls) the sum of times is 1.3 times as long
+# by the method of multipliers at 120 rows, the same at 180, and by Clarabel 1.4 times as long at 240. The rank matters
+# little: 1000 rows of rank 100 take Clarabel .4 to 9 s, ours .03 to 1.3. Several θ, spectral functions and semidefinite
+# cones, whose cone forms are large, take 1.5 to 40 times as long by cone solvers.
+SMALL = 200
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 # Without a norm of θ, problems with this many times as many rows as variables are solved with v among the free columns:
@@ -234,15 +235,17 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
         preferred = preferred or [MULTIPLIERS]
     elif shape.lacks is not None and not preferred and on_rows.lacks(form, outer) is None:
         others = [name for name in names if name not in OURS]
-        preferred = [*others[: size <= SMALL and _is_of_rows(form, outer)], MULTIPLIERS]
+        preferred = [*others[: _is_small(form, outer)], MULTIPLIERS]
     found = [*preferred, *(name for name in names if name not in OURS and name not in preferred)]
     return found or [name for name in names if engines.lacks(name, shape) is None]  # B in blocks, which no other takes
 
 
-def _is_of_rows(form: CanonicalForm, outer: Outer) -> bool:
-    """Whether one θ and its Euclidean norm enter, and neither singular values nor eigenvalues."""
-    plain = len(form.predictions) == 1 and all(norm.is_plain for norm in form.norms)
-    return plain and not outer.has_spectra
+def _is_small(form: CanonicalForm, outer: Outer) -> bool:
+    """Whether few predictions of one θ and its Euclidean norm enter, and neither singular values nor eigenvalues."""
+    if len(form.predictions) != 1 or outer.has_spectra:
+        return False
+    link = form.predictions[0]
+    return len(link.rows) * (link.theta.outputs or 1) <= SMALL and all(norm.is_plain for norm in form.norms)
 
 
 def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:

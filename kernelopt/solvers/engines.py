@@ -216,6 +216,8 @@ def _by_multipliers(  # noqa: PLR0917
         there = representer.evaluate(reduction, point)
         met = representer.violation(reduction, there, outer.data_unit) <= INFEASIBLE
         violated = not (met and isfinite(there.value))
+    if violated and reduction.is_restriction and not reduction.form.proximal:
+        return Answer(Status.INFEASIBLE, False, _stats(MULTIPLIERS, began, watch), point)  # ν says where it is violated
     if violated:
         known = "without solver= it is found out whether there is one"
         if reduction.form.proximal:
@@ -419,7 +421,9 @@ def carried(
     owners = [link.theta for link in form.predictions for _ in range(link.theta.outputs or 1)]
     moved = {theta for theta in old if theta in new and old[theta] is not new[theta] and not old[theta].is_nested}
     if start is not None and start.rows is not None:
-        return None if moved else start
+        if not moved or len(owners) != len(start.rows.ends) - 1:
+            return start
+        return replace(start, rows=on_rows.carried(start.rows, owners, moved, old, new))
     if start is None or not moved or len(owners) != len(start.v):
         return start
     v = list(start.v)

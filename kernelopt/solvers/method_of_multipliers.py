@@ -105,7 +105,19 @@ def _carried(found: RowPoint | None, old: RowProblem, new: RowProblem) -> RowPoi
     if found is None or old is new:
         return found
     x, b = (new.extended(part, old) for part in (found.point.x, found.b))
-    return RowPoint(replace(found.point, x=x), b, max(FIRST, BACK * found.scale), new.ends)
+    return balanced(new, RowPoint(replace(found.point, x=x), b, max(FIRST, BACK * found.scale), new.ends))
+
+
+def balanced(problem: RowProblem, found: RowPoint) -> RowPoint:
+    """The point with the b of lengths at which nothing is left of the gradient: those of new columns are not 0."""
+    at = [one.columns for one in problem.lengths]
+    at += [np.array([problem.p + one.t]) for one in problem.lengths if one.t >= 0]
+    columns, x = np.concatenate([np.arange(0), *at]).astype(int), found.point.x
+    left = problem.cost + problem.adjoint(found.point.a)
+    left[: problem.p] += problem.penalty * x[: problem.p]
+    b = np.zeros(len(x))
+    b[columns] = -left[columns]
+    return replace(found, b=b)
 
 
 def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int, coarse: bool = False) -> RowPoint:
@@ -142,6 +154,7 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
             digits = DIGITS_AT_ZERO if vanishes else LAST_DIGITS
             is_near = point.gap <= digits * abs(point.primal) and isfinite(point.primal)
             is_settled = is_near and point.violation <= LAST_DIGITS * problem.unit
+            best = (is_enough and not coarse and _zeroed(problem, found, state, a0, b0)) or best
             if is_enough or is_settled or idle > IDLE:
                 break
             x, a0, b0 = state.x, np.where(problem.explicit, state.rows.a, 0.0), state.lengths.b
@@ -155,6 +168,18 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
     if best is None:
         raise np.linalg.LinAlgError("The first round found no point.")
     return best
+
+
+def _zeroed(problem: RowProblem, found: RowPoint, state: InnerPoint, a0: Array, b0: Array) -> RowPoint | None:
+    """The point with v = 0 where norms' multipliers are inside of their balls; None where that is no better."""
+    x, point = _with_zeros(problem, state, inf), found.point
+    if np.array_equal(x, point.x):
+        return None
+    there = judged(problem, _state(problem, x, problem.moved(x) + problem.shift, a0, b0, found.scale, None))
+    if not there.primal <= point.primal or there.violation > max(point.violation, LAST_DIGITS * problem.unit):
+        return None
+    gap = max(point.gap + there.primal - point.primal, 0.0)
+    return replace(found, point=replace(point, x=x, s=there.s, primal=there.primal, violation=there.violation, gap=gap))
 
 
 def _state(  # noqa: PLR0917
@@ -309,16 +334,16 @@ def judged(problem: RowProblem, state: InnerPoint) -> Point:
     primal = problem.constant + float(problem.cost @ x) + square + losses + lengths
     unit = square + lengths + of_lengths_dual
     price += _of_gradient(problem, x, state.gradient(problem))
-    x, violation = _with_zeros(problem, state), violation * problem.unit
+    x, violation = _with_zeros(problem, state, SHORT), violation * problem.unit
     return Point(x, s, rows.a, state.lengths.b, abs(gap) + price, unit, violation, primal)
 
 
-def _with_zeros(problem: RowProblem, state: InnerPoint) -> Array:
-    """x with v = 0 where a norm's multipliers are inside of their ball, and v is nearly 0."""
+def _with_zeros(problem: RowProblem, state: InnerPoint, most: float) -> Array:
+    """x with v = 0 where a norm's multipliers are inside of their ball, and v is at most that share of a usual one."""
     x = state.x.copy()
     for one in problem.lengths:
         size = float(np.linalg.norm(x[one.columns]))
-        if one.t < 0 and not state.lengths.p[one.columns].any() and size <= SHORT * one.typical:
+        if one.t < 0 and not state.lengths.p[one.columns].any() and size <= most * one.typical:
             x[one.columns] = 0.0
     return x
 

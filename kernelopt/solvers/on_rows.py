@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import isfinite
 
 import numpy as np
 
+from kernelopt import factorization
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import STRUCTURED, Outer
 from kernelopt.compiler.reader import CONES
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import SolverError
+from kernelopt.factorization import Factor
+from kernelopt.language.expressions import Theta
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.form import Pieces
 from kernelopt.solvers import method_of_multipliers, row_problem
@@ -21,7 +26,7 @@ from kernelopt.solvers.method_of_multipliers import RowPoint
 from kernelopt.solvers.row_problem import RowProblem
 from kernelopt.solvers.watch import Watch
 from kernelopt.support import clock
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 FEASIBLE = 1e-6  # in units of s: a larger violation at θ = 0 counts as infeasible
 ACCURATE = 1e-10  # relative: P₀ is compared with P, which may be almost as large
@@ -99,12 +104,31 @@ def started(problem: RowProblem, start: RowPoint | None) -> RowPoint | None:
     old, new = start.ends, problem.ends
     if len(start.point.x) - old[-1] != problem.q or np.any(np.diff(old) > np.diff(new)):
         return None
-    x, b = np.zeros(problem.p + problem.q), np.zeros(problem.p + problem.q)
-    for k, first in enumerate(new[:-1]):
-        here = slice(first, first + old[k + 1] - old[k])
-        x[here], b[here] = start.point.x[old[k] : old[k + 1]], start.b[old[k] : old[k + 1]]
-    x[problem.p :], b[problem.p :] = start.point.x[old[-1] :], start.b[old[-1] :]
-    return replace(start, point=replace(start.point, x=x), b=b, ends=new)
+    x, b = _widened(start.point.x, old, new), _widened(start.b, old, new)
+    found = replace(start, point=replace(start.point, x=x), b=b, ends=new)
+    return found if np.isfinite(b).all() else method_of_multipliers.balanced(problem, found)
+
+
+def _widened(x: Array, old: Ints, new: Ints) -> Array:
+    """x with zeros in new columns of each block."""
+    parts = [np.pad(x[a:b], (0, d - c - (b - a))) for (a, b), (c, d) in zip(pairwise(old), pairwise(new), strict=True)]
+    return np.concatenate([*parts, x[old[-1] :]])
+
+
+def carried(
+    start: RowPoint, owners: Sequence[Theta], moved: Collection[Theta], old: Mapping[Theta, Factor],
+    new: Mapping[Theta, Factor],
+) -> RowPoint:  # fmt: skip
+    """A point in the coordinates of new factors; its b is unknown, nan, as the new columns have parts of it, too."""
+    parts, x = [], start.point.x
+    for theta, a, b in zip(owners, start.ends, start.ends[1:], strict=False):
+        v = x[a:b]
+        if theta in moved:  # an earlier point lacks columns that were added since
+            v = factorization.carried(old[theta], new[theta], np.pad(v, (0, old[theta].rank - len(v))))
+        parts.append(v)
+    ends = np.cumsum([0, *map(len, parts)])
+    x = np.concatenate([*parts, x[start.ends[-1] :]])
+    return replace(start, point=replace(start.point, x=x), b=np.full(len(x), np.nan), ends=ends)
 
 
 def multipliers(problem: RowProblem, pieces: Pieces, found: RowPoint) -> Array:

@@ -9,10 +9,11 @@ from clocks import moved
 from scipy.special import xlogy
 
 import kernelopt as ko
-from kernelopt.certificate import ESTIMATE, FULL, REDUCED
+from kernelopt.certificate import ESTIMATE, FULL, REDUCED, Request, certified
+from kernelopt.compiler.outer import outer_of
 from kernelopt.errors import OptionError
 from kernelopt.solvers import augmented_lagrangian, dual_feasibility, semismooth
-from kernelopt.support.clock import limited
+from kernelopt.support.clock import OutOfTimeError, limited
 
 LOSSES = {
     "log": lambda y, f: cp.sum(ko.losses.log_loss(np.sign(y), f)),
@@ -241,3 +242,16 @@ def test_the_limit_ends_the_search_of_a_box(monkeypatch):
     problem.solve(time_limit=3.5)
     assert problem.status == "user_limit" and now.now <= 6.0
     assert theta.value is not None and np.isfinite(box.least)
+
+
+def test_a_proof_ends_with_the_time():
+    """Moving multipliers takes as long as solving where constraints have many columns without a norm."""
+    z = cp.Variable(60)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(np.random.default_rng(0).normal(size=(60, 2)))
+    problem = ko.Problem(cp.Minimize(cp.sum_largest(z, 9) + ko.sum_squares(theta)), [cp.abs(f - 1) <= z])
+    problem.solve()
+    reduction, data = problem._factored.reduction, outer_of(problem.canonical_form())
+    request = Request(rows=problem.certificate.evidence.rows)
+    with pytest.raises(OutOfTimeError), limited(-np.inf):
+        certified(reduction, data, problem._point, request)

@@ -660,3 +660,38 @@ def test_a_factor_grows_where_its_span_meets_constraints_at_0_alone():
     loss = cp.max(cp.abs(f - y)) + 0.042 * ko.norm(theta)
     problem = ko.Problem(cp.Minimize(loss), [cp.diff(f) >= 0, f[0] == f[9]])
     assert problem.solve() == pytest.approx(3.523965, rel=1e-5)
+
+
+def scattered(n=2100):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5))
+    return X, np.clip(np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_t(2, size=n), -3, 3)
+
+
+@pytest.mark.slow
+def test_restrictions_that_meet_no_constraint_grow():
+    """The first factor can't come within the error; its multipliers say how to grow, and no other solver is asked."""
+    X, y = scattered()
+    theta, most = ko.Theta(ko.kernels.Gaussian(sigma=2.0)), 0.5 * np.linalg.norm(y - y.mean())
+    error = cp.norm(y - theta(X) - cp.Variable())
+    problem = ko.Problem(cp.Minimize(ko.norm(theta)), [error <= most])
+    problem.solve()
+    claims = [(attempt.solver, attempt.claimed) for attempt in problem.solver_stats.attempts]
+    assert problem.status == "optimal" and {name for name, _ in claims} == {"METHOD_OF_MULTIPLIERS"}
+    assert claims[0][1] == "infeasible" and claims[-1][1] == "optimal"
+    assert problem.certificate.ranks[0][0] < len(y) and error.value <= most * (1 + 1e-8)
+
+
+@pytest.mark.slow
+def test_several_norms_grow_where_it_matters():
+    """Later rounds begin at the last point, so that they take few systems; a θ of 0 keeps its factor, and is 0."""
+    X, y = scattered()
+    parts = [ko.Theta(ko.kernels.Gaussian(sigma=sigma)) for sigma in (1.0, 4.0, 8.0)]
+    f = sum(theta(X) for theta in parts) + cp.Variable()
+    signs = np.where(y > 0, 1.0, -1.0)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.logistic(-cp.multiply(signs, f))) + 3 * sum(map(ko.norm, parts))))
+    problem.solve()
+    first, last = (problem.solver_stats.attempts[k].ranks for k in (0, -1))
+    assert problem.status == "optimal" and len(problem.history) > 2 and problem.solver_stats.num_iters <= 6
+    assert parts[0].value.norm > 0 and [theta.value.norm for theta in parts[1:]] == [0, 0]
+    assert last[0] > first[0] and last[1:] == first[1:]

@@ -453,6 +453,19 @@ def test_a_theta_of_zero_is_zero():
     assert any(zero) and not all(zero)
 
 
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+def test_a_theta_of_zero_is_zero_at_any_tolerance(tol):
+    """The last point's proximal map says which ones are 0; the point itself has residues of what was allowed."""
+    parts = [ko.Theta(ko.kernels.Gaussian(sigma=sigma)) for sigma in (0.5, 1.0, 4.0, 8.0)]
+    f = sum(theta(X) for theta in parts) + cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + 3 * sum(ko.norm(theta) for theta in parts)))
+    problem.solve(solver=NAME)
+    zero = [theta.value.norm == 0 for theta in parts]
+    problem.solve(solver=NAME, tol=tol)
+    assert problem.status == "optimal" and any(zero) and not all(zero)
+    assert [theta.value.norm == 0 for theta in parts] == zero
+
+
 @pytest.mark.parametrize("h", [lambda f: -cp.entr(f), lambda f: -cp.log(f), cp.inv_pos])
 def test_first_points_may_be_outside_of_a_domain(h):
     """Their value is ∞; σ grows until the first one inside."""
@@ -548,11 +561,13 @@ SPECTRAL = {
 
 
 @pytest.mark.parametrize(
-    ("rows", "terms", "chosen"), [(60, COUPLED, "CLARABEL"), (300, COUPLED, NAME), (60, SPECTRAL, NAME)]
+    ("rows", "terms", "chosen"), [(60, COUPLED, "CLARABEL"), (120, COUPLED, NAME), (60, SPECTRAL, NAME)]
 )
-def test_few_variables_go_to_a_cone_solver(rows, terms, chosen):
+@pytest.mark.parametrize("sigma", [0.5, 50.0])
+def test_few_predictions_go_to_a_cone_solver(rows, terms, chosen, sigma):
+    """Whatever the rank: of many rows the cone program is large where it has few columns, too."""
     points = np.random.default_rng(0).normal(size=(rows, 3))
     for term in terms.values():
-        theta = ko.Theta(ko.kernels.Gaussian(sigma=0.5), outputs=2)
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma), outputs=2)
         problem = ko.Problem(cp.Minimize(term(theta(points), theta)))
         assert problem.solvers().chosen == chosen
