@@ -3,9 +3,12 @@
 w·h(s) ≤ c:             l ≤ s ≤ u
 r(x) + w·h(s) ≤ 0:      r(x) + w(c₁s + c₀) ≤ 0 for each line of h, as |s| ≤ z
 r(x) + Σ wᵢhᵢ(sᵢ) ≤ 0:  r(x) + Σ wᵢzᵢ ≤ 0 with c₁sᵢ + c₀ ≤ zᵢ for each line of hᵢ, as the worst of groups of losses
+r(x) + w·(sum of the c largest x) ≤ 0:  r(x) + w(ct + Σ zₖ) ≤ 0 with xₖ − t ≤ zₖ and 0 ≤ zₖ
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,14 +16,18 @@ from numpy.typing import NDArray
 
 from kernelopt.compiler.collecting import Collected, at_most, with_column
 from kernelopt.compiler.units import row_exponents
+from kernelopt.pieces.extremes import SumOfLargest
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.quadratics import Piecewise
+from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 
 # Functions of lines in constraints, from which each has a variable of its own that bounds it, for the interior point.
 # 3000 hinge losses in five groups, the worst of which counts, take 6 s so, and 26 by a cone solver; 300 take the same
 # time either way. Fewer ones are functions with kinks to the method of multipliers, which takes many steps for more.
 MANY = 200
+# Roundings of an entry that are left where terms of a row cancel: none of its own.
+CANCELLED = 8 * UNIT
 
 
 def added_level_sets(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array, empty: NDArray[np.bool_]) -> bool:
@@ -65,7 +72,7 @@ def added_lines(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array)
     False for others.
     """
     W, h = group.weights, group.family
-    if len(pieces.bounds) or not _are_of_lines(group) or not _are_alone(pieces, group):
+    if not _are_of_lines(group) or not _are_alone(pieces, group):
         return False
     assert isinstance(h, Piecewise)
     used = np.hstack([np.ones((len(h), 1), dtype=bool), np.isfinite(h.knots)])
@@ -88,7 +95,7 @@ def added_lines(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array)
 def added_epigraphs(
     parts: Collected, pieces: Pieces, among: list[int], S: sp.csr_array, on_t: NDArray[np.bool_]
 ) -> tuple[frozenset[int], Ints]:
-    """Constraints of sums of many functions of lines each, with a further column z for each function.
+    """Constraints of sums of many functions of lines each, or of their largest ones, with further columns.
 
     The numbers of the groups, all functions of which are such ones, and the rows of their constraints.
     """
@@ -100,45 +107,105 @@ def added_epigraphs(
         if kept == able:
             break
         able = kept
-    if sum(len(pieces.groups[number].rows) for number in able) <= MANY:
+    groups = [pieces.groups[number] for number in sorted(able)]
+    if sum(group.rows.size for group in groups) <= MANY:
         return frozenset(), np.arange(0)
-    exponents = row_exponents(pieces)
-    places, columns, weights = list[Ints](), list[Ints](), list[Array]()
-    for number in sorted(able):
-        group = pieces.groups[number]
-        h, of, at = group.family, group.rows[:, 0], np.arange(len(group.rows))
-        assert isinstance(h, Piecewise)
-        z, rate = S.shape[1] + len(parts.extra) + at, 2.0 ** -exponents[of]
-        parts.extra += [0.0] * len(z)
-        places, columns = [*places, pieces.below[group.weights.indices - 1]], [*columns, z]
-        weights.append(group.weights.data)
-        used = np.hstack([np.ones((len(h), 1), dtype=bool), np.isfinite(h.knots)])
-        for stretch in range(used.shape[1]):
-            some = np.flatnonzero(used[:, stretch])
-            c0, c1 = h.coefficients[some, stretch, 0], h.coefficients[some, stretch, 1]
-            sloped = sp.csr_array(sp.diags_array(c1) @ S[of[some]])
-            line = sp.csr_array(sp.diags_array(rate[some]) @ with_column(sloped, z[some], -1.0))
-            line.eliminate_zeros()
-            at = parts.put(line)
-            parts.use(at_most(at, -rate[some] * (c1 * pieces.s0[of[some]] + c0)))
-            parts.returns(of[some], at, rate[some] * c1)
-    row, z, w = (np.concatenate(part) for part in (places, columns, weights))
-    held, place = np.unique(row, return_inverse=True)
-    n, rate = S.shape[1] + len(parts.extra), 2.0 ** -np.frexp(np.bincount(place.ravel(), w))[1]  # of means
-    own = sp.csr_array((S[held].data, S[held].indices, S[held].indptr), shape=(len(held), n))
-    whole = sp.csr_array(sp.diags_array(rate) @ (own + sp.csr_array((w, (place.ravel(), z)), shape=own.shape)))
-    at = parts.put(whole)
+    more, alone = list[_More](), [np.arange(0)]
+    for group in groups:
+        if isinstance(group.family, SumOfLargest):
+            more += _of_largest(parts, group, pieces, S)
+        elif _are_alone(pieces, group):
+            if not added_lines(parts, group, pieces, S):
+                return frozenset(), np.arange(0)
+            alone.append(pieces.below[group.weights.indices - 1])
+        else:
+            more.append(_of_sums(parts, group, pieces, S))
+    held = _added_sums(parts, pieces, S, more)
+    return frozenset(able), np.concatenate([*alone, held])
+
+
+class _More(NamedTuple):
+    """Entries that rows get beside their own: rows, columns and values, all of one length."""
+
+    rows: Ints
+    columns: Ints
+    values: Array
+
+
+def _of_sums(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array) -> _More:
+    """A column z for each function, with c₁s + c₀ ≤ z for each line."""
+    h, of, rates = group.family, group.rows[:, 0], 2.0 ** -row_exponents(pieces)[group.rows[:, 0]]
+    assert isinstance(h, Piecewise)
+    z = S.shape[1] + len(parts.extra) + np.arange(len(of))
+    parts.extra += [0.0] * len(z)
+    used = np.hstack([np.ones((len(h), 1), dtype=bool), np.isfinite(h.knots)])
+    for stretch in range(used.shape[1]):
+        some = np.flatnonzero(used[:, stretch])
+        c0, c1 = h.coefficients[some, stretch, 0], h.coefficients[some, stretch, 1]
+        sloped = sp.csr_array(sp.diags_array(c1) @ S[of[some]])
+        line = sp.csr_array(sp.diags_array(rates[some]) @ with_column(sloped, z[some], -1.0))
+        line.eliminate_zeros()
+        at = parts.put(line)
+        parts.use(at_most(at, -rates[some] * (c1 * pieces.s0[of[some]] + c0)))
+        parts.returns(of[some], at, rates[some] * c1)
+    return _More(pieces.below[group.weights.indices - 1], z, group.weights.data)
+
+
+def _of_largest(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array) -> list[_More]:
+    """Columns t and z with x − t ≤ z and 0 ≤ z: the sum of the c largest of all x is the least ct + Σz.
+
+    The entries are x − x̄ and 0; what the row has of c·x̄ beside them is taken off.
+    """
+    assert isinstance(group.family, SumOfLargest)
+    (m, k), count, w = group.rows.shape, group.family.count, group.weights.data
+    rows, owner, below = group.rows.ravel(), np.repeat(np.arange(m), k), pieces.below[group.weights.indices - 1]
+    last = sp.csr_array((m, S.shape[1])) if group.base is None else group.base
+    every = sp.csr_array(sp.vstack([S[rows] + last[owner], last]))
+    every.eliminate_zeros()
+    owner = np.append(owner, np.arange(m))
+    t = S.shape[1] + len(parts.extra) + np.arange(m)
+    z = t[-1] + 1 + np.arange(len(owner))
+    parts.extra += [0.0] * (len(t) + len(z))
+    at = parts.put(with_column(with_column(every, t[owner], -1.0), z, -1.0))
+    parts.use(at_most(at, -np.append(pieces.s0[rows], np.zeros(m))))
+    parts.returns(rows, at[: m * k], np.ones(m * k))
+    parts.use(at_most(parts.put(with_column(sp.csr_array((len(z), S.shape[1])), z, -1.0)), np.zeros(len(z))))
+    mean = sp.coo_array(last)
+    return [
+        _More(below[owner], z, w[owner]), _More(below, t, w * count),
+        _More(below[mean.row], mean.col, -(w * count)[mean.row] * mean.data),
+    ]  # fmt: skip
+
+
+def _added_sums(parts: Collected, pieces: Pieces, S: sp.csr_array, more: list[_More]) -> Ints:
+    """The rows r(x) + Σ wᵢzᵢ ≤ 0, in units of means."""
+    if not more:
+        return np.arange(0)
+    rows, columns, values = (np.concatenate(part) for part in zip(*more, strict=True))
+    held, place = np.unique(rows, return_inverse=True)
+    shape = len(held), S.shape[1] + len(parts.extra)
+    own = sp.csr_array((S[held].data, S[held].indices, S[held].indptr), shape=shape)
+    added = sp.csr_array((values, (place.ravel(), columns)), shape=shape)
+    whole, terms = sp.csr_array(own + added), sp.csr_array(abs(own) + abs(added))
+    whole = sp.csr_array(whole.multiply(abs(whole) > CANCELLED * terms))
+    whole.eliminate_zeros()
+    rate = 2.0 ** -np.frexp(np.asarray(abs(added).sum(axis=1)).ravel())[1]
+    at = parts.put(sp.csr_array(sp.diags_array(rate) @ whole))
     parts.use(at_most(at, -rate * pieces.s0[held]))
     parts.returns(held, at, rate)
-    return frozenset(able), held
+    return held
 
 
 def _may_be_bounded(pieces: Pieces, group: Group, S: sp.csr_array, on_t: NDArray[np.bool_]) -> bool:
-    """Whether all functions of a group are functions of lines of predictions and variables, with others beside them."""
-    if not _are_of_lines(group) or (_are_alone(pieces, group) and not len(pieces.bounds)):
+    """Whether all functions of a group are functions of lines of predictions and variables, or their largest ones, in
+    constraints with others beside them or below bounds that stand for functions."""
+    W, largest = group.weights, isinstance(group.family, SumOfLargest)
+    if largest and (np.any(np.diff(W.indptr) != 1) or not W.indices.all() or np.any(W.data <= 0)):
         return False
-    rows = np.append(group.rows[:, 0], pieces.below[group.weights.indices - 1])
-    return bool(np.diff(S.indptr)[group.rows[:, 0]].all() and not on_t[rows].any())
+    if not largest and (not _are_of_lines(group) or (_are_alone(pieces, group) and not len(pieces.bounds))):
+        return False
+    rows = np.append(group.rows, pieces.below[W.indices - 1])
+    return bool((largest or np.diff(S.indptr)[group.rows].all()) and not on_t[rows].any())
 
 
 def _are_alone(pieces: Pieces, group: Group) -> bool:

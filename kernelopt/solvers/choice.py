@@ -263,8 +263,8 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
     if shape.maxima > MANY:
         first = [] if shape.smooth else ["PROXIMAL_POINT"]
         return [*first, "INTERIOR_POINT"] if size + shape.maxima < JOINT else first
-    if shape.local and size - shape.local < JOINT:  # one per row: 1.3 s at 1000 rows, by the other way no end
-        return ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"]
+    if shape.local and size - shape.local < JOINT:  # one per row: 1 s at 1000 rows, by the other way no end
+        return ["INTERIOR_POINT"]
     if max(shape.equations, shape.chain) > EQUATIONS and size < 2 * JOINT:
         return ["INTERIOR_POINT", "AUGMENTED_LAGRANGIAN"]
     if shape.machine and size >= WIDE * shape.machine:

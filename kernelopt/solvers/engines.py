@@ -58,6 +58,8 @@ EXACT, LEAST = 1e-12, 1e-15
 NEARLY = 1e-6
 # Absolute gap, in units of κ, that suffices: where the optimum is θ = 0, a gap relative to ½xᵀRx is out of reach.
 FLOOR = 1e-10
+# Relative: a larger gap of a warm start for another R sends the search astray. From a cold one the engine gets there.
+LOST = 1e-3
 # Violation of constraints, in units of right-hand sides, from which an engine's answer is a claim of infeasibility.
 # Smaller values mistake slow convergence for infeasibility, larger ones let violated constraints pass as solved.
 INFEASIBLE = 1e-5
@@ -538,7 +540,7 @@ class _NormSearch:
             # Another R's point will do, as gaps are rounding, but its ‖θ‖ says nothing about this R.
             with self.watch.to_the_end():
                 self.point = self.engine.solve(self.problem, self.watch, self.point)
-        if warm and self.point.stopped is None and self._is_infeasible():  # the start may be to blame
+        if warm and self.point.stopped is None and (self._is_infeasible() or self._is_lost()):  # by the start, maybe
             self.problem = first_point.with_origin(self.problem, self.watch)
             self.point = self.engine.solve(self.problem, self.watch, None)
         if self.point.stopped is not None:
@@ -613,6 +615,12 @@ class _NormSearch:
 
     def _is_infeasible(self) -> bool:
         return self.point is not None and self.point.violation > INFEASIBLE * self.watch.unit
+
+    def _is_lost(self) -> bool:
+        """Whether the engine ended far from the optimum: all multipliers at ends of their boxes leave y unbalanced."""
+        assert self.point is not None
+        size = self.watch.size(self.point.unit, self.point.primal)
+        return not self.point.gap <= max(LOST * size, self.watch.floor)
 
     def _shortened(self, limit: float) -> None:
         """Scale θ down to ‖θ‖ ≤ limit, since a root is accurate to `ROOT` only."""

@@ -5,7 +5,8 @@ R + D + BᵀKB with a sparse K, and takes the least of
 
     rows      K = GᵀG with f rows of G, fewer than columns of B:  f × f, with entries of BBᵀ, where R + D is regular
     alike     K = W ⊗ I, the same for all rows:  one eigendecomposition of BᵀB for all systems
-    gradients K outputs of one B:  conjugate gradients, preconditioned by R + D + Bᵀ diag(tr Kᵢ/K) B, r × r
+    gradients K outputs of one B:  conjugate gradients, preconditioned by R + D + Bᵀ diag(tr Kᵢ/K) B, r × r, of this
+              system or of an earlier one
     columns   Cholesky, also of problems in which conjugate gradients took too many steps once
 
 Small problems take one dense matrix for all.
@@ -45,6 +46,8 @@ POSITIVE = 1e-12  # relative to the largest eigenvalue of a part of K: smaller o
 # MOST steps, which take about as long as a Cholesky factor. A smaller share takes more of them than it saves Newton
 # steps.
 ENOUGH, MOST = 1e-2, 100
+# Steps of one system after which the next one has a preconditioner of its own, which takes as long as about 10 steps.
+FRESH = 20
 JITTER = 1e-14  # relative to the largest diagonal entry, where a Cholesky factor breaks down; then 100 times that …
 TRIES = 5
 
@@ -55,11 +58,13 @@ class Products:
 
     gram : BBᵀ by the id of B; eigen : (eigenvalues, vectors) of BᵀB; is_stiff : whether conjugate gradients took too
     many steps, as where outputs of some rows are on a sphere, with curvatures that differ by σ
+    conditioner : (R + D + Bᵀ diag(…) B)⁻¹ of an earlier system, while it takes few steps
     """
 
     problem: RowProblem
     gram: dict[int, Array] = field(default_factory=dict)
     is_stiff: bool = False
+    conditioner: Solver | None = None
 
     def of_rows(self, number: int) -> Array:
         """BₖBₖᵀ."""
@@ -147,10 +152,12 @@ def solver(products: Products, found: Curvature, lengths: OfLengths, ridge: Arra
 
     if of_v is not None or not products.is_one or problem.p <= LARGE or products.is_stiff:
         return directly()
-    by_gradients = _gradients(problem, inner, R, columns, T)
 
     def solve(r: Array) -> Array:
-        x = by_gradients(r)
+        is_known = products.conditioner is not None
+        x = _gradients(products, inner, R, columns, T)(r)
+        if x is None and is_known:
+            x = _gradients(products, inner, R, columns, T)(r)
         if x is None:
             products.is_stiff = True
             return directly()(r)
@@ -377,14 +384,17 @@ def _alike(products: Products, inner: Reduced, R: Array) -> Solver | None:
 
 
 def _gradients(
-    problem: RowProblem, inner: Reduced, R: Array, columns: Array, T: Array
+    products: Products, inner: Reduced, R: Array, columns: Array, T: Array
 ) -> Callable[[Array], Array | None]:
     """Conjugate gradients for v and the y that are left; the local ones follow. None after too many steps."""
+    problem = products.problem
     count, B, p = len(problem.blocks), problem.blocks[0], problem.p
-    mean = np.maximum(inner.K.diagonal().reshape(count, -1).mean(axis=0), 0.0)
-    small = _squares(B, mean)
-    small[np.diag_indices_from(small)] += float(np.trace(R)) / count
-    one = _factored(small)
+    if products.conditioner is None:
+        mean = np.maximum(inner.K.diagonal().reshape(count, -1).mean(axis=0), 0.0)
+        small = _squares(B, mean)
+        small[np.diag_indices_from(small)] += float(np.trace(R)) / count
+        products.conditioner = _factored(small)
+    one = products.conditioner
 
     def of_v(r: Array) -> Array:
         side_by_side = np.hstack(list(r.reshape(count, B.shape[1], -1)))
@@ -415,7 +425,10 @@ def _gradients(
         bottom = r[p:]
         local = bottom[inner.local] / inner.diagonal
         top = r[:p] - problem.lifted(inner.of_d @ local) if len(inner.local) else r[:p]
-        x = _conjugate(product, conditioned, np.concatenate([top, bottom[inner.rest] - inner.of_rest @ local]), p)
+        right = np.concatenate([top, bottom[inner.rest] - inner.of_rest @ local])
+        x, steps = _conjugate(product, conditioned, right, p)
+        if steps > FRESH:
+            products.conditioner = None
         return None if x is None else _joined(problem, inner, x[:p], x[p:], local)
 
     return solve
@@ -431,8 +444,9 @@ def _raised(S: Array, floor: Array) -> Array:
     return np.asarray(inner / np.outer(unit, unit))
 
 
-def _conjugate(product: Solver, conditioned: Solver, r: Array, p: int) -> Array | None:
-    """Preconditioned conjugate gradients for a positive definite product, with y from p on; None after MOST steps.
+def _conjugate(product: Solver, conditioned: Solver, r: Array, p: int) -> tuple[Array | None, int]:
+    """Preconditioned conjugate gradients for a positive definite product, with y from p on, and their steps; None after
+    MOST of them.
 
     The residual of y counts by itself, too: what a gradient in y costs a bound is of first order.
     """
@@ -440,16 +454,16 @@ def _conjugate(product: Solver, conditioned: Solver, r: Array, p: int) -> Array 
     z = conditioned(left)
     direction, size = z, float(left @ z)
     first, of_y = size, float(np.linalg.norm(r[p:]))
-    for _ in range(MOST):
+    for step in range(MOST):
         if size <= ENOUGH**2 * first and np.linalg.norm(left[p:]) <= ENOUGH * of_y:
-            return x
+            return x, step
         moved = product(direction)
         bent = float(direction @ moved)
         if not bent > 0:
-            return None
+            return None, MOST
         x = x + (size / bent) * direction
         left = left - (size / bent) * moved
         z = conditioned(left)
         size, before = float(left @ z), size
         direction = z + (size / before) * direction
-    return None
+    return None, MOST

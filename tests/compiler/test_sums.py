@@ -378,6 +378,10 @@ OF_MANY = {
     "two budgets": lambda f: (
         0.0, [cp.norm1(f - SIGNS) <= 0.8 * MANY, cp.sum(cp.maximum(f, -0.5 * f, 0.2)) + cp.sum(f[:9]) <= 0.5 * MANY]
     ),
+    "conditional value at risk": lambda f: (
+        cp.sum_squares(f - SIGNS),
+        [cp.sum_largest(cp.abs(f - SIGNS), 24) / 24 <= 1.3, cp.sum_largest(f, 60) <= 30],
+    ),
     "a mean beside a variable": lambda f: (z := cp.Variable(), [cp.sum(cp.pos(cp.abs(f - SIGNS) - 0.1)) <= MANY * z]),
 }  # fmt: skip
 

@@ -235,3 +235,23 @@ def test_multipliers_of_other_rows(name):
     fewer = replace(start, a=start.a[:-kinks], at=start.at[:-kinks])  # folds may differ in size
     assert engines._point(here, fewer) is not None
     assert engines._point(here, replace(fewer, at=None)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_a_ball", [False, True])
+def test_a_start_for_another_penalty_that_leads_nowhere_is_followed_by_a_cold_one(in_a_ball):
+    """All multipliers were at ends of their boxes, and those of later penalties stayed there."""
+    rng = np.random.default_rng(8 if in_a_ball else 7)
+    points = rng.normal(size=(1000, 5))
+    mean = np.sin(2 * points[:, 0]) + points[:, 1] * points[:, 2]
+    rng.standard_t(2, size=1000)
+    signs = np.sign(mean + 0.3 * rng.normal(size=1000))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0))
+    loss = cp.sum(cp.pos(1 - cp.multiply(signs, theta(points) + cp.Variable())))
+    if in_a_ball:
+        problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 5])
+    else:
+        problem = ko.Problem(cp.Minimize(loss / 1000 + 0.02 * ko.norm(theta)))
+    problem.solve()
+    assert problem.status == "optimal"
+    assert [attempt.solver for attempt in problem.solver_stats.attempts] == ["AUGMENTED_LAGRANGIAN"]

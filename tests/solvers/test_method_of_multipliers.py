@@ -520,6 +520,22 @@ def test_conjugate_gradients_with_too_many_steps_give_way_to_a_factor(monkeypatc
         assert np.abs(left).max() <= 1e-6 * (1 + np.abs(solved).max())
 
 
+@pytest.mark.parametrize(("fresh", "made"), [(5000, 1), (-1, 3)])
+def test_a_preconditioner_serves_later_systems_while_they_take_few_steps(monkeypatch, fresh, made):
+    for name, value in (("WHOLE", 0), ("LARGE", 0), ("FEW", 0.0), ("ENOUGH", 1e-13), ("MOST", 5000), ("FRESH", fresh)):
+        monkeypatch.setattr(row_systems, name, value)
+    problem, x, rng = numbers("norms of rows")
+    products, ridge, seen, factored = Products(problem), np.full(problem.q, 0.1), [], row_systems._factored
+    monkeypatch.setattr(row_systems, "_factored", lambda M: seen.append(len(M)) or factored(M))
+    for scale in (1.0, 1.5, 2.0):
+        state = at(problem, scale * x, np.where(problem.explicit, 0.3, 0.0), np.zeros(len(x)))
+        found, r = row_multipliers.curvature(problem, state.s, state.rows), rng.normal(size=len(x))
+        solved = solver(products, found, state.lengths, ridge)(r)
+        left = full(problem, found, state.lengths, ridge) @ solved - r
+        assert np.abs(left).max() <= 1e-6 * (1 + np.abs(solved).max())
+    assert len(seen) == made and not products.is_stiff
+
+
 @pytest.mark.parametrize(("rows", "seed"), [(100, 1), (300, 3)])
 def test_hinge_losses_beside_a_nuclear_norm_move_from_zero(rows, seed):
     """Neither has curvature at 0: the first Newton direction is one of rounding, along which nothing falls."""
