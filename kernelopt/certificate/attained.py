@@ -29,6 +29,7 @@ from kernelopt.support.types import Array
 LEAST = 2.0**-537  # the root of the least double
 MET = 1e-12  # relative to the sizes of a constraint's terms: violations up to this count as rounding
 ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
+MANY = 50  # columns beside θ from which P₀ is that of a sparse program
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,10 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     def by_engines() -> float | None:
         return None if t.any() else engines.value_at_zero(reduction, data)
 
-    # Without θ, what couples rows is a sparse cone program: .002 to .1 s of 60 to 1000 rows, by rows .005 to .7 s.
-    sparse = data.split is None and form.y and not data.has_spectra
+    # Without θ, what couples rows is a sparse cone program: .002 to .1 s of 60 to 1000 rows, by rows .005 to .7 s. So
+    # are many columns beside θ, which engines take as dense ones.
+    many = data.split is None or data.split.F.shape[1] > MANY
+    sparse = many and form.y and not data.has_spectra
     for way in (by_cones, by_engines) if sparse else (by_engines, by_cones):
         found = way()
         if found is not None and isfinite(found):

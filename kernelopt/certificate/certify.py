@@ -222,7 +222,7 @@ def _by_way(  # noqa: PLR0917
     own = _on_pieces(reduction, data, point, _rows_here(data, reduction, point, request.rows), way)
     if own is None or not closes(own, tol or ZERO):
         others = [_at_minima(reduction, data, point, own, way)]
-        if request.rows is None and data.pieces is not None:
+        if data.pieces is not None and (request.rows is None or own is None or not isfinite(own.value)):
             others.append(_from_point_alone(reduction, data, data.pieces, point, own, upper, way))
         own = max((one for one in (own, *others) if one is not None), key=_by_value, default=None)
     told = [] if known is None or known.confined or scope != FULL else [known]
@@ -450,7 +450,8 @@ def _assembled(  # noqa: PLR0917
         assumptions.append(f"no {'upper' if sign > 0 else 'lower'} bound: constraints hold too loosely")
     unit = min(abs(upper), inf if found.at_zero is None else abs(found.at_zero - found.value))
     is_wide = scope != FULL or not upper - lower <= WIDE * unit
-    by_terms = _by_terms(reduction, data, is_wide and told)
+    # With integers, `data` are those of the problem in which they are fixed: its bound is none of the stated problem.
+    by_terms = -inf if scope in {WORD, WORD_REDUCED} else _by_terms(reduction, data, is_wide and told)
     if by_terms > lower:  # it holds for every θ, and rests on nothing
         lower, rounding, scope = by_terms, found.rounding, FULL
     lower = min(lower, upper, found.value)

@@ -26,7 +26,7 @@ class Collected:
     functions: list[Piece] = field(default_factory=list)
     back: list[tuple[Ints, Ints, Array]] = field(default_factory=list)
     plain: list[Ints] = field(default_factory=list)
-    sums: list[tuple[Ints, float, float]] = field(default_factory=list)
+    sums: list[tuple[Ints, float, float, int]] = field(default_factory=list)
     m: int = 0
 
     def put(self, S: sp.csr_array, plain: Ints | None = None) -> Ints:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kernelopt.compiler.collecting import Collected, at_most, with_column
 from kernelopt.compiler.units import row_exponents
-from kernelopt.pieces.extremes import SumOfLargest
+from kernelopt.pieces.extremes import Largest, SumOfLargest
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.support.arithmetic import UNIT
@@ -99,20 +99,23 @@ def added_epigraphs(
 
     The numbers of the groups, all functions of which are such ones, and the rows of their constraints.
     """
-    able = {number for number in among if _may_be_bounded(pieces, pieces.groups[number], S, on_t)}
+    able = {number for number in among if _may_be_bounded(pieces, pieces.groups[number], on_t)}
     while True:  # rows that hold other functions, too, are none of this kind
         other = [g.weights.indices for number, g in enumerate(pieces.groups) if number not in able]
-        taken = np.unique(np.concatenate([np.arange(0), *other]))
+        taken = np.setdiff1d(np.concatenate([np.arange(0), *other]), [0])
         kept = {number for number in able if not np.isin(pieces.groups[number].weights.indices, taken).any()}
         if kept == able:
             break
         able = kept
     groups = [pieces.groups[number] for number in sorted(able)]
-    if sum(group.rows.size for group in groups) <= MANY:
+    # What the method of multipliers does not take, however few there are.
+    several = any(np.any(np.diff(group.weights.indptr) > 1) for group in groups)
+    several |= bool(groups) and any(isinstance(group.family, SumOfLargest) for group in pieces.groups)
+    if sum(group.rows.size for group in groups) <= (0 if several else MANY):
         return frozenset(), np.arange(0)
     more, alone = list[_More](), [np.arange(0)]
     for group in groups:
-        if isinstance(group.family, SumOfLargest):
+        if isinstance(group.family, (Largest, SumOfLargest)):
             more += _of_largest(parts, group, pieces, S)
         elif _are_alone(pieces, group):
             if not added_lines(parts, group, pieces, S):
@@ -133,11 +136,11 @@ class _More(NamedTuple):
 
 
 def _of_sums(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array) -> _More:
-    """A column z for each function, with c₁s + c₀ ≤ z for each line."""
+    """A column z for each function, with c₁s + c₀ ≤ z for each line, in all rows and costs of the function."""
     h, of, rates = group.family, group.rows[:, 0], 2.0 ** -row_exponents(pieces)[group.rows[:, 0]]
     assert isinstance(h, Piecewise)
     z = S.shape[1] + len(parts.extra) + np.arange(len(of))
-    parts.extra += [0.0] * len(z)
+    parts.extra += group.costs.tolist()
     used = np.hstack([np.ones((len(h), 1), dtype=bool), np.isfinite(h.knots)])
     for stretch in range(used.shape[1]):
         some = np.flatnonzero(used[:, stretch])
@@ -148,33 +151,51 @@ def _of_sums(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array) ->
         at = parts.put(line)
         parts.use(at_most(at, -rates[some] * (c1 * pieces.s0[of[some]] + c0)))
         parts.returns(of[some], at, rates[some] * c1)
-    return _More(pieces.below[group.weights.indices - 1], z, group.weights.data)
+    W = group.weights
+    inner = W.indices > 0
+    owner = np.repeat(z, np.diff(W.indptr))[inner]
+    return _More(pieces.below[W.indices[inner] - 1], owner, W.data[inner])
 
 
 def _of_largest(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array) -> list[_More]:
-    """Columns t and z with x − t ≤ z and 0 ≤ z: the sum of the c largest of all x is the least ct + Σz.
+    """Columns t with x ≤ t for maxima; t and z with x − t ≤ z and 0 ≤ z for sums of largest entries, the least ct + Σz.
 
-    The entries are x − x̄ and 0; what the row has of c·x̄ beside them is taken off.
+    The entries are x − x̄ and 0; what the row has of x̄, c times, is taken off.
     """
-    assert isinstance(group.family, SumOfLargest)
-    (m, k), count, w = group.rows.shape, group.family.count, group.weights.data
+    family, (m, k), w = group.family, group.rows.shape, group.weights.data
+    count = family.count if isinstance(family, SumOfLargest) else 1
     rows, owner, below = group.rows.ravel(), np.repeat(np.arange(m), k), pieces.below[group.weights.indices - 1]
     last = sp.csr_array((m, S.shape[1])) if group.base is None else group.base
     every = sp.csr_array(sp.vstack([S[rows] + last[owner], last]))
     every.eliminate_zeros()
     owner = np.append(owner, np.arange(m))
     t = S.shape[1] + len(parts.extra) + np.arange(m)
-    z = t[-1] + 1 + np.arange(len(owner))
-    parts.extra += [0.0] * (len(t) + len(z))
-    at = parts.put(with_column(with_column(every, t[owner], -1.0), z, -1.0))
+    parts.extra += [0.0] * m
+    lines, found = with_column(every, t[owner], -1.0), [_More(below, t, w * count)]
+    if isinstance(family, SumOfLargest):
+        z = S.shape[1] + len(parts.extra) + np.arange(len(owner))
+        parts.extra += [0.0] * len(z)
+        lines = with_column(lines, z, -1.0)
+        parts.use(at_most(parts.put(with_column(sp.csr_array((len(z), S.shape[1])), z, -1.0)), np.zeros(len(z))))
+        found.append(_More(below[owner], z, w[owner]))
+        heads = _heads(pieces, last)
+        some = np.flatnonzero(heads >= 0)
+        parts.sums += [(np.append(group.rows[i], heads[i]), w[i], count, int(below[i])) for i in some]
+    at = parts.put(lines)
     parts.use(at_most(at, -np.append(pieces.s0[rows], np.zeros(m))))
     parts.returns(rows, at[: m * k], np.ones(m * k))
-    parts.use(at_most(parts.put(with_column(sp.csr_array((len(z), S.shape[1])), z, -1.0)), np.zeros(len(z))))
     mean = sp.coo_array(last)
-    return [
-        _More(below[owner], z, w[owner]), _More(below, t, w * count),
-        _More(below[mean.row], mean.col, -(w * count)[mean.row] * mean.data),
-    ]  # fmt: skip
+    return [*found, _More(below[mean.row], mean.col, -(w * count)[mean.row] * mean.data)]
+
+
+def _heads(pieces: Pieces, last: sp.csr_array) -> Ints:
+    """The row of which x̄ bounds the function, where it is such a bound alone; else −1."""
+    own, number = np.full(pieces.n, -1), np.full(last.shape[0], -1)
+    own[pieces.bounds[:, 0]] = pieces.below[pieces.bounds[:, 1]]
+    alone = np.flatnonzero(np.diff(last.indptr) == 1)
+    at = last.indptr[alone]
+    number[alone] = np.where(last.data[at] == 1, own[last.indices[at]], -1)
+    return number
 
 
 def _added_sums(parts: Collected, pieces: Pieces, S: sp.csr_array, more: list[_More]) -> Ints:
@@ -196,31 +217,32 @@ def _added_sums(parts: Collected, pieces: Pieces, S: sp.csr_array, more: list[_M
     return held
 
 
-def _may_be_bounded(pieces: Pieces, group: Group, S: sp.csr_array, on_t: NDArray[np.bool_]) -> bool:
+def _may_be_bounded(pieces: Pieces, group: Group, on_t: NDArray[np.bool_]) -> bool:
     """Whether all functions of a group are functions of lines of predictions and variables, or their largest ones, in
     constraints with others beside them or below bounds that stand for functions."""
-    W, largest = group.weights, isinstance(group.family, SumOfLargest)
-    if largest and (np.any(np.diff(W.indptr) != 1) or not W.indices.all() or np.any(W.data <= 0)):
+    W, largest = group.weights, isinstance(group.family, (Largest, SumOfLargest))
+    if group.is_outer or np.any(W.data <= 0):
+        return False
+    if largest and (np.any(np.diff(W.indptr) != 1) or not W.indices.all()):
         return False
     if not largest and (not _are_of_lines(group) or (_are_alone(pieces, group) and not len(pieces.bounds))):
         return False
-    rows = np.append(group.rows, pieces.below[W.indices - 1])
-    return bool((largest or np.diff(S.indptr)[group.rows].all()) and not on_t[rows].any())
+    rows = np.concatenate([group.rows.ravel(), pieces.below[W.indices[W.indices > 0] - 1]])
+    return not on_t[rows].any()
 
 
 def _are_alone(pieces: Pieces, group: Group) -> bool:
-    """Whether each function is the only one of its constraint."""
-    of_all = np.concatenate([one.weights.indices for one in pieces.groups])
-    counts = np.bincount(of_all, minlength=group.weights.shape[1])
-    return bool(np.all(counts[group.weights.indices] == 1))
+    """Whether each function is the only one of its only constraint."""
+    W, of_all = group.weights, np.concatenate([one.weights.indices for one in pieces.groups])
+    counts = np.bincount(of_all, minlength=W.shape[1])
+    single = np.all(np.diff(W.indptr) == 1) and W.indices.all() and np.all(W.data > 0)
+    return bool(single and np.all(counts[W.indices] == 1))
 
 
 def _are_of_lines(group: Group) -> bool:
-    """Whether all functions are functions of lines of one number, in one constraint each."""
-    W, h = group.weights, group.family
+    """Whether all functions are functions of lines of one number."""
+    h = group.family
     if not isinstance(h, Piecewise) or len(h) != len(group.rows) or group.rows.shape[1] > 1:
-        return False
-    if np.any(np.diff(W.indptr) != 1) or not W.indices.all() or np.any(W.data <= 0):
         return False
     used = np.hstack([np.ones((len(h), 1), dtype=bool), np.isfinite(h.knots)])
     return not np.where(used, h.coefficients[..., 2], 0.0).any()

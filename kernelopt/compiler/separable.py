@@ -25,7 +25,7 @@ class Separable:
     (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; plain : for each hⱼ that is
     a linear constraint, its row of the pieces that were read, else −1; back, base : multipliers of all of their rows
     are back·(slopes) + base; size : the number of columns; users : how many of y are the user's; sums : rows of S whose
-    multipliers a have 0 ≤ a ≤ w and the sum cw, with w and c
+    multipliers a have 0 ≤ a ≤ w and the sum cw, with w, c, and the row whose multiplier w is a multiple of, or −1
     """
 
     u: Ints
@@ -41,7 +41,7 @@ class Separable:
     size: int
     users: int
     constant: float
-    sums: tuple[tuple[Ints, float, float], ...] = ()
+    sums: tuple[tuple[Ints, float, float, int], ...] = ()
 
     def multipliers(self, v: Array) -> Array:
         """Those of all rows of the pieces at slopes v.
@@ -49,7 +49,8 @@ class Separable:
         The bound t ≥ m in place of a sum of largest losses has a multiplier of its own, which is shared out among them.
         """
         a = np.asarray(self.back @ v + self.base)
-        for rows, w, count in self.sums:
+        for rows, cost, count, below in self.sums:
+            w = cost if below < 0 else cost * max(float(a[below]), 0.0)
             a[rows] = capped(a[rows][None], np.array([w]), np.array([count * w]))[0]
         return a
 

@@ -75,9 +75,19 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
         return None
     S = sp.csr_array(pieces.by_columns)
     on_t = _touched(S, _columns_of_t(pieces, form))
+    inside = inside_of_sums(pieces, S, on_t)
+    found = _with_inside(pieces, form, S, on_t, inside)
+    if found is None and inside.groups:  # losses that are entries of several sums, or with several least values
+        found = _with_inside(pieces, form, S, on_t, inside._replace(groups=frozenset(), below=inside.below[:0]))
+    return found
+
+
+def _with_inside(
+    pieces: Pieces, form: CanonicalForm, S: sp.csr_array, on_t: NDArray[np.bool_], inside: Inside
+) -> Separable | None:
+    """The sum where the groups `inside` are entries of sums of largest ones."""
     empty = np.diff(S.indptr) == 0
     parts, base = Collected(pieces.c.copy()), np.zeros(len(pieces.s0))
-    inside = inside_of_sums(pieces, S, on_t)
     others = [number for number in range(len(pieces.groups)) if number not in inside.groups]
     within, held = added_epigraphs(parts, pieces, others, S, on_t)
     if np.setdiff1d(pieces.below[pieces.bounds[:, 1]], np.append(inside.below, held)).size:
@@ -344,7 +354,7 @@ def _of_losses(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Ar
     at = parts.put(with_column(sp.csr_array((m, S.shape[1])), t, -1.0))
     parts.use(at_most(at, np.full(m, -least.max())))
     heads = inside.below[losses[m * k :]]
-    parts.sums += [(np.append(group.rows[i], heads[i]), w[i], group.family.count) for i in range(m)]
+    parts.sums += [(np.append(group.rows[i], heads[i]), w[i], group.family.count, -1) for i in range(m)]
     return True
 
 

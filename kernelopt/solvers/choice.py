@@ -260,7 +260,7 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
         return ["LEAST_SQUARES", "NEWTON", "INTERIOR_POINT"]
     if not shape.kinked:
         return ["NEWTON", "INTERIOR_POINT"]
-    if shape.maxima > MANY:
+    if shape.maxima > MANY and shape.local <= shape.maxima + MANY:
         first = [] if shape.smooth else ["PROXIMAL_POINT"]
         return [*first, "INTERIOR_POINT"] if size + shape.maxima < JOINT else first
     if shape.local and size - shape.local < JOINT:  # one per row: 1 s at 1000 rows, by the other way no end

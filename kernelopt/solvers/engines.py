@@ -153,6 +153,8 @@ def solve(  # noqa: PLR0917
         # A step too far may overflow; it is taken back. Products with B look at the deadline between blocks of rows.
         with np.errstate(all="ignore"), clock.limited(deadline):
             point, problem, R = _solved(reduction, outer, shape, engine, watch, start)
+    except np.linalg.LinAlgError as error:
+        raise SolverError(f"{name} broke down. {error}") from error
     finally:
         watch.close()
     if not np.isfinite(point.x).all() or not np.isfinite(point.total(problem)).all():
@@ -318,6 +320,9 @@ def smallest_curvature(reduction: Reduction, outer: Outer, point: Iterate) -> fl
 
 def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
     """P₀ of the minimized problem, the optimum over y at θ = 0; None where it is infeasible or not found."""
+    known = None if outer.pieces is None else on_rows.value_without_variables(reduction.form, outer.pieces)
+    if known is not None:
+        return known
     shape = assemble.shape_of(reduction.form, outer)
     if shape.lacks is not None and not shape.free:
         sigma, kappa = outer.units

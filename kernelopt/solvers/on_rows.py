@@ -77,11 +77,9 @@ def value_at_zero(reduction: Reduction, outer: Outer, watch: Watch) -> float | N
     pieces = outer.pieces
     if lacks(reduction.form, outer) is not None or pieces is None:
         return None
-    if not reduction.form.y:  # all other columns follow from θ
-        sums = pieces.sums(pieces.settled(np.zeros(pieces.n)))
-        rows, cones = pieces.rows(np.zeros(pieces.n)), bool(pieces.cones)
-        if not cones and np.all(sums[1:] <= 0) and not rows[pieces.equal].any():
-            return float(sums[0])
+    known = value_without_variables(reduction.form, pieces)
+    if known is not None:
+        return known
     problem = row_problem.row_problem(reduction.form, pieces, reduction.factors)
     if not isinstance(problem, RowProblem):
         return None
@@ -95,6 +93,17 @@ def value_at_zero(reduction: Reduction, outer: Outer, watch: Watch) -> float | N
         raise found.stopped
     exact = found.gap <= max(watch.floor, ACCURATE * abs(found.primal)) and found.violation <= FEASIBLE * watch.unit
     return found.primal if found.stopped is None and exact else None
+
+
+def value_without_variables(form: CanonicalForm, pieces: Pieces) -> float | None:
+    """P₀ where all columns follow from θ; None where there are others, or θ = 0 meets some constraint nearly or not."""
+    if form.y or pieces.cones or not pieces.is_explicit:
+        return None
+    with np.errstate(all="ignore"):  # outside of a domain
+        sums = pieces.sums(pieces.settled(np.zeros(pieces.n)))
+    rows = pieces.rows(np.zeros(pieces.n))
+    met = np.all(sums[1:] <= 0) and not rows[pieces.equal].any() and isfinite(sums[0])
+    return float(sums[0]) if met else None
 
 
 def started(problem: RowProblem, start: RowPoint | None) -> RowPoint | None:

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from kernelopt.compiler.pieces import LogSumExp, Smooth
+from kernelopt.solvers import local_columns
 from kernelopt.solvers.coupling import Coupling, LinearMap
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.support.arithmetic import median
@@ -263,7 +264,8 @@ class Structured(Coupling):
         active = np.flatnonzero(weights > 0)
         ridge = np.zeros(self.q) if ridge is None else ridge
         if sp.issparse(self.F):
-            return self._without_y(weights, ridge)
+            found = local_columns.system(self.blocks, self.E, self.F, weights, ridge, self._factored_v)
+            return self._without_y(weights, ridge) if found is None else found
         if self.is_small(len(active)):
             return self._in_rows(active, weights[active], ridge)
         return self.in_columns(self.gram(weights), ridge)
@@ -301,6 +303,14 @@ class Structured(Coupling):
             return np.concatenate([found, factor.solve(of_y - U @ found)[:q]])
 
         return solve
+
+    def _factored_v(self, H: Array) -> LinearMap:
+        """The map r ↦ (R + H)⁻¹r for v alone; H is overwritten."""
+        if not len(H):
+            return lambda r: r
+        H[np.diag_indices_from(H)] += self.penalty[: len(H)]
+        factor = factored(H)
+        return lambda r: np.asarray(sl.cho_solve(factor, r, check_finite=False))
 
     def in_columns(self, H: Array, ridge: Array | None = None) -> LinearMap:
         """The map of `system` for H = CᵀWC, which is overwritten."""

@@ -7,8 +7,10 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from enumerating import Case, wrong
+from inside import point_of, reduction_of
 
 import kernelopt as ko
+from kernelopt.certificate.certify import by_word
 from kernelopt.errors import KernelOptError, SolverError
 from kernelopt.solvers.cvxpy_solvers import BOUNDS
 from kernelopt.support.clock import OutOfTimeError
@@ -358,3 +360,12 @@ def test_parameters_of_zero_in_equations_of_integers():
     P.value = [0.0, 0.0, 0.0]
     problem.solve()
     assert problem.status == "infeasible"
+
+
+def test_what_bounds_the_problem_with_integers_fixed_is_no_bound():
+    """Losses that are nowhere negative bound it by what the integers of the answer cost; others may cost less."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.4))
+    problem = ko.Problem(cp.Minimize(cp.norm1(theta(X) - Y) + ko.sum_squares(theta)))
+    problem.solve()
+    told = by_word(reduction_of(problem), problem._outer(), point_of(problem), -5.0, "HIGHS", confined=False)
+    assert told.lower == pytest.approx(-5.0) and told.scope == "solver's word" and told.of_terms is None

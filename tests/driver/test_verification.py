@@ -514,3 +514,17 @@ def test_multipliers_at_the_end_of_a_domain():
     problem = ko.Problem(cp.Minimize(cp.cvar(cp.square(theta(X) - y), 0.58)), [ko.norm(theta) <= 8.2])
     problem.solve()
     assert problem.status == "optimal" and problem.verify().passed
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_explicit_features_in_large_units(seed):
+    """Clarabel ends above the optimum; the answer is a point of the explicit problem, too."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(10, 2))
+    y = np.sin(points.sum(axis=1)) + 0.3 * rng.normal(size=10)
+    theta = ko.Theta(ko.kernels.Linear())
+    u = (theta(points) - 1e6 * y) / 1e6
+    loss = cp.sum(cp.abs(u)) if seed else cp.sum(cp.exp(u / 3))
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) / 1e12))
+    problem.solve()
+    assert problem.status == "optimal" and problem.verify().passed

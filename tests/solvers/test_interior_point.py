@@ -146,3 +146,17 @@ def test_a_variable_of_its_own_for_each_row_in_warm_starts(strength):
     weight.value = strength
     value = problem.solve()
     assert problem.status == "optimal" and value == pytest.approx(problem.solve(solver="CLARABEL"), rel=1e-6)
+
+
+def test_a_system_that_breaks_down_leaves_the_problem_to_others(monkeypatch):
+    def broken(*_):
+        raise np.linalg.LinAlgError("not positive definite")
+
+    monkeypatch.setattr(Structured, "system", broken)
+    points = np.linspace(0, 6, 30)[:, None]
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.norm1(np.sin(points[:, 0]) - theta(points)) + ko.sum_squares(theta)))
+    problem.solve()
+    first, *_ = problem.solver_stats.attempts
+    assert problem.status == "optimal" and first.claimed == "failed"
+    assert problem.solver_stats.solver_name == "CLARABEL"

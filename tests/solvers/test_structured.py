@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from inside import reduction_of
 
 import kernelopt as ko
-from kernelopt.solvers import assemble, coupling, structured
+from kernelopt.factorization.tall import DenseMatrix
+from kernelopt.solvers import assemble, coupling, local_columns, structured
 from kernelopt.solvers.dual_point import judged
 from kernelopt.solvers.structured import WITHOUT_R, Structured
 
@@ -218,3 +219,30 @@ def test_where_products_are_made_as_before(problem):
     x = RNG.normal(size=problem.size)
     np.testing.assert_allclose(problem.curved(w)(x), problem.gram(w) @ x, atol=1e-11)
     assert not problem._adjoints
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("least", [0, 1e9])  # local columns, and a sparse factor
+@pytest.mark.parametrize("kind", ["a variable each", "two that meet", "none but an intercept"])
+def test_systems_with_a_variable_for_each_row(monkeypatch, outputs, least, kind):
+    """Beside the dense system: rows of predictions and own variables, sums of many variables, and a few others."""
+    monkeypatch.setattr(local_columns, "LEAST", least)
+    n, r = 60, 4
+    rng = np.random.default_rng(outputs)
+    B = DenseMatrix(rng.normal(size=(n, r)))
+    eye, none = np.eye(n), np.zeros((n, n))
+    E = np.vstack([np.hstack([eye * (k + 1) for k in range(outputs)]), np.zeros((n + 4, outputs * n))])
+    own = np.vstack([-eye, eye, np.repeat(np.eye(2), n // 2, axis=1), np.zeros((2, n))])
+    second = np.vstack([none, eye, np.zeros((4, n))])
+    few = np.vstack([np.ones((n, 1)), np.zeros((n + 4, 1))]), np.vstack([np.zeros((2 * n, 1)), -np.ones((4, 1))])
+    F = np.hstack({"a variable each": [own, *few], "two that meet": [own, second, *few]}.get(kind, list(few)))
+    problem = Structured(
+        (B,) * outputs, sp.csr_array(E), sp.csr_array(F), np.arange(1.0, outputs + 1), np.zeros(n * outputs),
+        np.zeros(F.shape[1]), np.zeros(len(E)), np.arange(0), *np.zeros((4, 0)), (), 0.0,
+    )  # fmt: skip
+    weights, ridge = rng.uniform(0.5, 2.0, size=len(E)), np.full(F.shape[1], 0.1)
+    weights[3] = 0.0
+    C = np.hstack([E @ np.kron(np.eye(outputs), B.whole()), F])
+    M = C.T @ (weights[:, None] * C) + np.diag(np.append(problem.penalty[: r * outputs], ridge))
+    for right in (rng.normal(size=len(M)), rng.normal(size=(len(M), 3))):
+        assert problem.system(weights, ridge)(right) == pytest.approx(np.linalg.solve(M, right), rel=1e-7, abs=1e-9)
