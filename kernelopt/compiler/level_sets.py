@@ -23,7 +23,7 @@ from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 
 # Functions of lines in constraints, from which each has a variable of its own that bounds it, for the interior point.
-# 3000 hinge losses in five groups, the worst of which counts, take 6 s so, and 26 by a cone solver; 300 take the same
+# 3000 hinge losses in five groups, the worst of which counts, take 3 s so, and 26 by a cone solver; 300 take the same
 # time either way. Fewer ones are functions with kinks to the method of multipliers, which takes many steps for more.
 MANY = 200
 # Roundings of an entry that are left where terms of a row cancel: none of its own.

@@ -1,11 +1,11 @@
 """Systems of structured problems in which most y stand in few rows each, where they meet few other y.
 
-With l those, of which no two meet but in long rows of F, and g the other y and z = w(EBv + Fy) of each long row:
+With l those, of which no two meet but in long rows of E or F, and g the other y and z = w(EBv + Fy) of each long row:
 
     R v + BᵀKBv + BᵀDg = r_v − BᵀMd⁻¹r_l,   DᵀBv + Sg = r_g − Gd⁻¹r_l,   l = d⁻¹(r_l − MᵀBv − Gᵀg)
 
-with d the diagonal FᵀWF of l, M = EᵀWF_l, K = EᵀWE − Md⁻¹Mᵀ, which is as sparse as E, G what l has
-in the rows of g.
+with d the diagonal FᵀWF of l, M = EᵀWF_l, K = EᵀWE − Md⁻¹Mᵀ, which is as sparse as E, and G what l has in the rows of
+g. W is 0 in long rows.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from kernelopt.factorization.tall import TallMatrix
 from kernelopt.support.long_rows import are_long
+from kernelopt.support.sparse import is_diagonal
 from kernelopt.support.types import Array, Ints
 
 FEW = 200  # unknowns g up to which they make a dense border
@@ -40,7 +41,7 @@ def system(  # noqa: PLR0917
     """
     if F.shape[1] * sum(B.shape[1] for B in blocks) < LEAST:
         return None
-    long = np.flatnonzero(are_long(F) & (weights > 0))
+    long = np.flatnonzero((are_long(F) | are_long(E)) & (weights > 0))
     short = weights.copy()
     short[long] = 0.0
     W = sp.diags_array(short)
@@ -92,11 +93,6 @@ def _meeting(T: sp.csc_array, among: Array) -> Ints:
     return np.unique(owner[off])
 
 
-def _is_diagonal(K: sp.sparray) -> bool:
-    place = sp.coo_array(K)
-    return bool(np.array_equal(place.row[place.data != 0], place.col[place.data != 0]))
-
-
 def _gram(blocks: tuple[TallMatrix, ...], starts: Ints, K: sp.csr_array) -> Array:
     """BᵀKB for all blocks."""
     ends = np.cumsum([0, *(B.shape[1] for B in blocks)])
@@ -107,7 +103,7 @@ def _gram(blocks: tuple[TallMatrix, ...], starts: Ints, K: sp.csr_array) -> Arra
             here = slice(ends[k], ends[k + 1]), slice(ends[j], ends[j + 1])
             if not part.nnz:
                 continue
-            if part.shape[0] == part.shape[1] and _is_diagonal(part):
+            if part.shape[0] == part.shape[1] and is_diagonal(part):
                 H[here] = B.gram(part.diagonal()) if j == k else B.cross(other, part.diagonal())
             else:
                 H[here] = B.connected(other, part)

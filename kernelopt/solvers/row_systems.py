@@ -26,6 +26,7 @@ from scipy.sparse.csgraph import connected_components
 from kernelopt.solvers.row_multipliers import Curvature, OfLengths
 from kernelopt.solvers.row_problem import RowProblem
 from kernelopt.support.properties import cached_property
+from kernelopt.support.sparse import is_diagonal
 from kernelopt.support.types import Array, Ints
 
 Solver = Callable[[Array], Array]
@@ -276,7 +277,7 @@ def _in_columns(problem: RowProblem, K: sp.csr_array, R: Array) -> Solver:
             part = sp.csr_array(K[problem.starts[k] : problem.starts[k + 1], problem.starts[j] : problem.starts[j + 1]])
             here = slice(problem.ends[k], problem.ends[k + 1]), slice(problem.ends[j], problem.ends[j + 1])
             if part.nnz:
-                M[here] = _squares(B, part.diagonal()) if j == k and _is_diagonal(part) else B.T @ (part @ other)
+                M[here] = _squares(B, part.diagonal()) if j == k and is_diagonal(part) else B.T @ (part @ other)
             if R[k, j]:
                 M[here] += R[k, j] * np.eye(B.shape[1])
             if j < k:
@@ -289,11 +290,6 @@ def _squares(B: Array, w: Array) -> Array:
     busy = np.flatnonzero(w > 0)
     scaled = B[busy] * np.sqrt(w[busy])[:, None]
     return np.asarray(scaled.T @ scaled)
-
-
-def _is_diagonal(K: sp.csr_array) -> bool:
-    place = sp.coo_array(K)
-    return bool(np.array_equal(place.row[place.data != 0], place.col[place.data != 0]))
 
 
 def _in_rows(products: Products, inner: Reduced, R: Array) -> Solver | None:
@@ -329,7 +325,7 @@ def _in_rows(products: Products, inner: Reduced, R: Array) -> Solver | None:
 def _root(K: sp.csr_array, most: float) -> sp.csr_array | None:
     """G with K = GᵀG and at most `most` rows, part by part of what K connects; None where there is none."""
     n = K.shape[0]
-    if _is_diagonal(K):
+    if is_diagonal(K):
         w = K.diagonal()
         busy = np.flatnonzero(w > 0)
         if len(busy) > most:
@@ -370,7 +366,7 @@ def _alike(products: Products, inner: Reduced, R: Array) -> Solver | None:
         for j in range(count):
             part = inner.K[k * n : (k + 1) * n, j * n : (j + 1) * n]
             diagonal = part.diagonal()
-            if not _is_diagonal(part) or np.any(diagonal != diagonal[0]):
+            if not is_diagonal(part) or np.any(diagonal != diagonal[0]):
                 return None
             W[k, j] = diagonal[0]
     values, P = products.eigen

@@ -19,3 +19,9 @@ def entries(M: sp.csr_array, rows: Ints) -> tuple[Ints, Ints, Array]:
     ends = np.cumsum(lengths)
     at = np.repeat(M.indptr[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
     return np.repeat(np.arange(len(rows)), lengths), M.indices[at], M.data[at]
+
+
+def is_diagonal(M: sp.sparray) -> bool:
+    """Whether all entries but those on the diagonal are 0."""
+    place = sp.coo_array(M)
+    return bool(np.array_equal(place.row[place.data != 0], place.col[place.data != 0]))

@@ -232,6 +232,7 @@ def test_systems_with_a_variable_for_each_row(monkeypatch, outputs, least, kind)
     B = DenseMatrix(rng.normal(size=(n, r)))
     eye, none = np.eye(n), np.zeros((n, n))
     E = np.vstack([np.hstack([eye * (k + 1) for k in range(outputs)]), np.zeros((n + 4, outputs * n))])
+    E[-1] = 1.0  # a sum of all predictions
     own = np.vstack([-eye, eye, np.repeat(np.eye(2), n // 2, axis=1), np.zeros((2, n))])
     second = np.vstack([none, eye, np.zeros((4, n))])
     few = np.vstack([np.ones((n, 1)), np.zeros((n + 4, 1))]), np.vstack([np.zeros((2 * n, 1)), -np.ones((4, 1))])
