@@ -17,6 +17,7 @@ from kernelopt.compiler import projection, representer
 from kernelopt.compiler.attributes import dense, rounded
 from kernelopt.compiler.integers import Fixed
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.least import least
 from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import FEASIBLE, Reduction
 from kernelopt.driver.strategy import Task
@@ -75,8 +76,12 @@ class Rest:
         return met or projection.is_rounding(self.reduction, self.outer.form, point)
 
     def certificate(self, task: Task, whole: Iterate, bound: float, solver: str) -> Certificate | None:
-        """The bounds of an answer, the lower one by the solver's word; None where the time for it is over."""
-        confined = representer.may_lack(task.reduction, whole)
+        """The bounds of an answer, the lower one by the solver's word; None where the time for it is over.
+
+        Where the objective's terms say more for all integers, as 0 for losses that are nowhere negative, that counts.
+        """
+        confined, form = representer.may_lack(task.reduction, whole), task.reduction.form
+        bound = max(bound, least(form.bare.objective.args[0], task.sign) + task.sign * form.constant)
         try:
             with clock.limited(clock.now() + task.goal.for_last_steps()):
                 return certificates.by_word(self.reduction, self.outer, self._point(whole), bound, solver, confined)

@@ -465,9 +465,15 @@ def test_where_it_cant_stand():
         ko.Problem(cp.Minimize(cp.sum(squared()(cp.norm(theta(X)) + ko.norm(theta), 1.0)))).solve()
     with pytest.raises(SolverError, match="summed in the minimized objective"):
         ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.sum(term) <= 3]).solve()
-    largest = cp.sum_largest(cp.abs(theta(X)), 3)
+    largest = cp.sum_largest(cp.square(theta(X)), 3)
     with pytest.raises(SolverError, match="with SmoothLoss and sum_largest"):
         ko.Problem(cp.Minimize(cp.sum(term) + ko.sum_squares(theta)), [largest <= 1]).solve()
+    sizes = cp.sum_largest(cp.abs(theta(X)), 3)  # of lines, which are taken apart
+    beside = ko.Problem(cp.Minimize(cp.sum(term) + ko.sum_squares(theta)), [sizes <= 1])
+    beside.solve()
+    plain = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta)), [sizes <= 1])
+    assert beside.status == "optimal" and sizes.value <= 1 + 1e-9
+    assert beside.value == pytest.approx(plain.solve(), rel=1e-6)
     z = cp.Variable(integer=True)
     with pytest.raises(SolverError, match="integer variables with"):
         ko.Problem(cp.Minimize(cp.sum(squared()(theta(X) + z, Y)) + ko.sum_squares(theta))).solve()
