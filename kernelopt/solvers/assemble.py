@@ -26,6 +26,7 @@ from kernelopt.pieces.custom import StatedFunction
 from kernelopt.solvers import machines, maxima
 from kernelopt.solvers.answers import with_multipliers
 from kernelopt.solvers.structured import Structured
+from kernelopt.support.long_rows import LONG
 from kernelopt.support.types import Array, Ints
 
 # F is sparse where it has more columns than this, and less than this share of its entries are not 0. Below, dense
@@ -138,7 +139,8 @@ def _functions(split: Separable) -> Shape:
     chain = _chain(split.E[np.unique(kinks.of[below | above])]) if hard else 0
     machine = plain and machines.machine_of(kinks, slope, split.F) is not None
     rows = split.E.shape[0] if machine else 0
-    local = split.F.shape[1] if _is_sparse(split) else 0
+    entries = np.bincount(split.F.indices, minlength=split.F.shape[1])
+    local = int(np.sum(entries <= LONG)) if _is_sparse(split) else 0  # an intercept of each output is none
     return Shape(
         None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain, local=local
     )
