@@ -218,10 +218,10 @@ class Convex(Work):
         feasible = feasible if self.rest is None else self.rest.is_feasible(task, point)
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer, claimed)
-        with clock.limited(clock.now() + task.goal.for_last_steps()):  # P₀ is sought
-            known = (
-                nan if task.data is None else certificates.gap_of_solver(task.reduction, task.data, point, answer.gap)
-            )
+        data, known = task.data, nan
+        if data is not None:
+            with clock.limited(clock.now() + task.goal.for_last_steps()):  # P₀ is sought
+                known = certificates.gap_of_solver(task.reduction, data, point, answer.gap)
         found = self._first_look(point, answer) if look and not known <= task.goal.solver_tol else None
         if known <= task.goal.solver_tol:
             candidate, gap = replace(candidate, gap=abs(answer.gap), closed=True), known

@@ -51,8 +51,8 @@ JOINT = 3000
 EQUATIONS = 20
 # Predictions, rows times outputs, up to which cvxpy's first solver comes before the method of multipliers, where only
 # rows are coupled. On 12 kinds of problems (risks, groups, norms of rows, balls) the sum of times is 1.3 times as long
-# by the method of multipliers at 120 rows, the same at 180, and by Clarabel 1.4 times as long at 240. The rank matters
-# little: 1000 rows of rank 100 take Clarabel .4 to 9 s, ours .03 to 1.3. Several θ, spectral functions and semidefinite
+# by the method of multipliers at 120 rows, the same at 180, and by Clarabel 1.5 times as long at 240. The rank matters
+# little: 1000 rows of rank 100 take Clarabel .4 to 10 s, ours .03 to 4. Several θ, spectral functions and semidefinite
 # cones, whose cone forms are large, take 1.5 to 40 times as long by cone solvers.
 SMALL = 200
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.

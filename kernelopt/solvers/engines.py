@@ -220,7 +220,8 @@ def _by_multipliers(  # noqa: PLR0917
         there = representer.evaluate(reduction, point)
         met = representer.violation(reduction, there, outer.data_unit) <= INFEASIBLE
         violated = not (met and isfinite(there.value))
-    if violated and reduction.is_restriction and not reduction.form.proximal:
+    grows = reduction.is_restriction and any(factor.grows for factor in reduction.factors.values())
+    if violated and grows and not reduction.form.proximal:
         return Answer(Status.INFEASIBLE, False, _stats(MULTIPLIERS, began, watch), point)  # ν says where it is violated
     if violated:
         known = "without solver= it is found out whether there is one"

@@ -77,9 +77,6 @@ def value_at_zero(reduction: Reduction, outer: Outer, watch: Watch) -> float | N
     pieces = outer.pieces
     if lacks(reduction.form, outer) is not None or pieces is None:
         return None
-    known = value_without_variables(reduction.form, pieces)
-    if known is not None:
-        return known
     problem = row_problem.row_problem(reduction.form, pieces, reduction.factors)
     if not isinstance(problem, RowProblem):
         return None
@@ -96,7 +93,7 @@ def value_at_zero(reduction: Reduction, outer: Outer, watch: Watch) -> float | N
 
 
 def value_without_variables(form: CanonicalForm, pieces: Pieces) -> float | None:
-    """P₀ where all columns follow from θ; None where there are others, or θ = 0 meets some constraint nearly or not."""
+    """P₀ where all columns follow from θ; None where there are others, and where θ = 0 violates a constraint."""
     if form.y or pieces.cones or not pieces.is_explicit:
         return None
     with np.errstate(all="ignore"):  # outside of a domain

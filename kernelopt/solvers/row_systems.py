@@ -47,7 +47,7 @@ POSITIVE = 1e-12  # relative to the largest eigenvalue of a part of K: smaller o
 # MOST steps, which take about as long as a Cholesky factor. A smaller share takes more of them than it saves Newton
 # steps.
 ENOUGH, MOST = 1e-2, 100
-# Steps of one system after which the next one has a preconditioner of its own, which takes as long as about 10 steps.
+# Steps of one system after which the next one has a preconditioner of its own, which takes as long as 10 to 20 steps.
 FRESH = 20
 JITTER = 1e-14  # relative to the largest diagonal entry, where a Cholesky factor breaks down; then 100 times that …
 TRIES = 5

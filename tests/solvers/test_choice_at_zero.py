@@ -92,6 +92,17 @@ def test_without_variables_the_optimum_at_zero_is_a_value(monkeypatch):
     problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
     problem.solve()
     monkeypatch.setattr(engines, "ENGINES", {})
-    assert engines.value_at_zero(reduction_of(problem), problem._outer()) == pytest.approx(
-        np.abs(targets).sum(axis=0).max()
-    )
+    expected = np.abs(targets).sum(axis=0).max()
+    assert engines.value_at_zero(reduction_of(problem), problem._outer()) == pytest.approx(expected)
+
+
+def test_with_many_variables_the_optimum_at_zero_is_that_of_a_sparse_program(monkeypatch):
+    """Engines take the variables that bound losses as dense columns."""
+    monkeypatch.setattr(engines, "value_at_zero", None)
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    shares = np.random.default_rng(0).multinomial(60, np.full(60, 1 / 60), size=4) / 60
+    points, targets = np.linspace(0, 6, 60)[:, None], np.sin(np.arange(60.0))
+    problem = ko.Problem(cp.Minimize(cp.max(shares @ cp.abs(theta(points) + b - targets)) + ko.sum_squares(theta)))
+    problem.solve()
+    at_zero = cp.Problem(cp.Minimize(cp.max(shares @ cp.abs(b - targets)))).solve(solver="CLARABEL")
+    assert problem.status == "optimal" and problem.certificate.at_zero == pytest.approx(at_zero, rel=1e-6)

@@ -245,5 +245,7 @@ def test_systems_with_a_variable_for_each_row(monkeypatch, outputs, least, kind)
     weights[3] = 0.0
     C = np.hstack([E @ np.kron(np.eye(outputs), B.whole()), F])
     M = C.T @ (weights[:, None] * C) + np.diag(np.append(problem.penalty[: r * outputs], ridge))
+    local = local_columns.system(problem.blocks, problem.E, problem.F, weights, ridge, problem._factored_v)
+    assert (local is None) == (least > 0)
     for right in (rng.normal(size=len(M)), rng.normal(size=(len(M), 3))):
         assert problem.system(weights, ridge)(right) == pytest.approx(np.linalg.solve(M, right), rel=1e-7, abs=1e-9)
