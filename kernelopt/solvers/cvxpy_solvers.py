@@ -24,6 +24,7 @@ from kernelopt.errors import DCPError, MemoryLimitError, ParameterError, SolverE
 from kernelopt.factorization import memory
 from kernelopt.results.solution import Status
 from kernelopt.solvers import branch_and_bound, cone_memory, integer_boxes
+from kernelopt.solvers.equilibration import equilibrate
 from kernelopt.support import clock, outside
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
@@ -166,7 +167,6 @@ BOUNDS: dict[str, Callable[[Any], float]] = {
 # Rows whose largest coefficient is between 1/MODERATE and MODERATE are not rescaled: units that differ by less cost few
 # digits.
 MODERATE = 1e2
-NEARLY = 10.0  # the same for data beside integers, whose tolerances are absolute
 COMPILED_BYTES = 160  # bytes per entry of B, taken by cvxpy and its solvers (measured: 110 to 170)
 # Seconds per entry of B that cvxpy compiles (measured: 4e-7): the reduced problem is not compiled where that takes
 # longer than the time that is left.
@@ -364,7 +364,7 @@ def _by_branch_and_bound(
     assert first is not None
     n = len(relaxed.lower)
     found.data["int_vars_idx"] = integer_boxes.beside(found.data, range(first, first + n))
-    of_x, of_z, kappa = _scaled_beside_integers(found.data)
+    of_x, kappa = equilibrate(found.data, found.data["int_vars_idx"])
     pins = integer_boxes.pins(found.data, first, n)
     if integer_boxes.lacks_integers(found.data, pins):
         return Answer(Status.INFEASIBLE, False, CvxpyStats(BRANCH_AND_BOUND, solve_time=clock.now() - began))
@@ -392,7 +392,7 @@ def _by_branch_and_bound(
     stats = CvxpyStats(BRANCH_AND_BOUND, solve_time=clock.now() - began)
     if answer.kept is None:
         return Answer(answer.status, False, stats, bound=found.offset + kappa * answer.bound)
-    solution = found.solution(answer.kept, (of_x, of_z))
+    solution = found.solution(answer.kept, (of_x, 1.0))
     solution.dual_vars = {}  # those of a box are none of the problem
     with np.errstate(all="ignore"):
         relaxed.problem.unpack(solution)
@@ -438,7 +438,9 @@ def _in_units(
     if not isinstance(found.data, dict):  # a problem of constants is its own data
         return 1.0, 1.0, 1.0
     if mixed:
-        return _scaled_beside_integers(found.data)
+        whole = [*found.data.get("bool_vars_idx", ()), *found.data.get("int_vars_idx", ())]
+        of_x, kappa = equilibrate(found.data, whole)
+        return of_x, 1.0, kappa
     sigma, kappa = _scaled(found, units, penalized)
     return sigma, kappa / sigma, kappa
 
@@ -463,110 +465,6 @@ def _scaled(
     if P is not None:
         data["P"] = P * (sigma**2 / kappa)
     return sigma, kappa
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _scaled_beside_integers(data: dict[str, Any]) -> tuple[float | Array, float, float]:
-    """Rescale a mixed-integer solver's data, in place, where their units are far from 1; return the units of x by
-    columns, of z, and of the objective.
-
-    Integers keep their unit, all other variables are measured in σ, a typical right-hand side of their rows, bounds of
-    squares in σ², and the objective in κ. Tolerances of branch and bound are absolute: with data of 1e-8, every point
-    is feasible to 1e-6.
-    """
-    c, whole = data["c"], [*data.get("bool_vars_idx", ()), *data.get("int_vars_idx", ())]
-    of_cones = "G" if data.get("G") is not None else "A"
-    zero, nonneg = data["dims"].zero, data["dims"].nonneg
-    linear = {"A": zero if of_cones == "G" else zero + nonneg, "G": nonneg}
-    rows = [(A, b) for A, b in (("A", "b"), ("G", "h")) if sp.issparse(data.get(A))]
-    if not whole or not rows or len(whole) == len(c):
-        return 1.0, 1.0, 1.0
-    kind, sizes = np.isin(np.arange(len(c)), whole), [np.zeros(0)]
-    heads, squares = _bounds_of_squares(data, of_cones, linear[of_cones])
-    exponents, of_exponents, others = _exponents(data, of_cones, linear[of_cones], kind)
-    alone = np.maximum(_sizes_beside_integers(data, rows, kind), of_exponents)
-    sizes.append(others)
-    for A, b in rows:
-        entries = abs(sp.csr_array(data[A]))
-        beside = entries[:, np.flatnonzero(~kind & (alone == 0))].sum(axis=1) > 0
-        beside[[*heads, *exponents] if of_cones == A else []] = False
-        sizes += [data[b][beside], entries[np.flatnonzero(beside)][:, np.flatnonzero(kind)].data]
-    sigma = typical(np.concatenate(sizes)) or 1.0
-    unit = np.where(kind, 1.0, sigma)
-    unit[squares] = sigma**2
-    unit = np.where(alone > 0, alone, unit)
-    squares_cost = 0.0 if data.get("P") is None else float(np.abs(unit**2 * data["P"].diagonal()).max(initial=0.0))
-    kappa = max(float(np.abs(unit * c).max(initial=0.0)), squares_cost) or 1.0
-    if all(1 / NEARLY <= one <= NEARLY for one in (sigma, kappa)):
-        return 1.0, 1.0, 1.0
-    data["c"] = unit * c / kappa
-    if data.get("P") is not None:
-        data["P"] = sp.csc_array(sp.diags_array(unit) @ data["P"] @ sp.diags_array(unit / kappa))
-    for name in ("lower_bounds", "upper_bounds"):
-        if data.get(name) is not None:
-            data[name] = data[name] / unit
-    for A, b in rows:
-        M = sp.csr_array(sp.csr_array(data[A]) @ sp.diags_array(unit / sigma))
-        largest = abs(M).max(axis=1).toarray().ravel() if M.nnz else np.zeros(M.shape[0])
-        chosen = (np.arange(M.shape[0]) < linear[A]) & (largest > 0)
-        factors = np.where(chosen, 1 / np.where(chosen, largest, 1.0), 1.0)
-        right = factors / sigma
-        if of_cones == A:  # 1 + t and 1 − t stay as they are: ‖x‖² ≤ t is ‖x/σ‖² ≤ t/σ²
-            factors[heads], right[heads] = 1 / sigma, 1.0
-            factors[exponents], right[exponents] = sigma, 1.0
-        data[A], data[b] = sp.csc_array(sp.diags_array(factors) @ M), right * data[b]
-    return unit, kappa / sigma, kappa
-
-
-def _sizes_beside_integers(data: dict[str, Any], rows: list[tuple[str, str]], kind: Array) -> Array:
-    """The size of columns that stand beside integers and constants alone, as the bounds of |z| do; 0 for all others."""
-    found, others = np.zeros(len(kind)), np.zeros(len(kind), dtype=bool)
-    for A, b in rows:
-        entries = abs(sp.csr_array(data[A]))
-        beside, whole = sp.coo_array(entries[:, ~kind]), entries[:, kind]
-        size = np.maximum(whole.max(axis=1).toarray().ravel() if whole.nnz else 0.0, np.abs(data[b]))
-        lonely = np.bincount(beside.row, minlength=entries.shape[0]) == 1
-        columns, mine = np.flatnonzero(~kind)[beside.col], lonely[beside.row] & (size[beside.row] > 0)
-        np.maximum.at(found, columns[mine], size[beside.row[mine]] / beside.data[mine])
-        others[columns[~mine]] = True
-    if data.get("P") is not None:
-        others |= data["P"].diagonal() != 0
-    return np.where(others, 0.0, found)
-
-
-def _exponents(data: dict[str, Any], name: str, start: int, kind: Array) -> tuple[Array, Array, Array]:
-    """The rows of exponential cones, which have the unit of exponents, 1; the size in which columns that stand in these
-    rows alone, and beside such columns, move exponents by about 1, and 0 for all others; and that size for others that
-    stand in these rows."""
-    dims, entries = data["dims"], abs(sp.csr_array(data[name]))
-    start += sum(dims.soc) + sum(n * (n + 1) // 2 for n in dims.psd)
-    exponents = np.arange(start, start + 3 * dims.exp)
-    largest = entries[exponents].max(axis=0).toarray().ravel() if len(exponents) else np.zeros(len(kind))
-    mine = (largest > 0) & ~kind
-    if data.get("P") is not None:
-        mine &= data["P"].diagonal() == 0
-    for other in ("A", "G"):
-        if sp.issparse(data.get(other)) and mine.any():
-            A = abs(sp.csr_array(data[other]))
-            elsewhere = np.setdiff1d(np.arange(A.shape[0]), exponents if other == name else [])
-            foreign = elsewhere[A[elsewhere][:, ~mine].sum(axis=1) > 0]
-            mine &= np.asarray(A[foreign].sum(axis=0)).ravel() == 0
-    size = 1 / np.where(largest > 0, largest, 1.0)
-    return exponents, np.where(mine, size, 0.0), size[(largest > 0) & ~kind & ~mine]
-
-
-def _bounds_of_squares(data: dict[str, Any], name: str, start: int) -> tuple[list[int], list[int]]:
-    """The rows 1 + t and 1 − t of the cones ‖(1 − t, 2x)‖ ≤ 1 + t, which are ‖x‖² ≤ t, and the columns of t."""
-    A, b = sp.csr_array(data[name]), data["b" if name == "A" else "h"]
-    heads, columns = list[int](), list[int]()
-    for size in getattr(data["dims"], "soc", ()):
-        first, second = A[[start]], A[[start + 1]] if size > 1 else A[[start]]
-        alone = first.nnz == second.nnz == 1 and first.indices[0] == second.indices[0]
-        if alone and b[start] == b[start + 1] == 1 and first.data[0] == -second.data[0] and abs(first.data[0]) == 1:
-            heads += [start, start + 1]
-            columns.append(int(first.indices[0]))
-        start += size
-    return heads, columns
 
 
 def _objective_unit(found: Compiled, sigma: float, linear: str, penalized: Sequence[cp.Variable]) -> float:

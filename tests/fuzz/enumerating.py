@@ -50,8 +50,11 @@ class Case:
         self.strength, self.price = float(10 ** rng.uniform(-2, 0.5)), float(rng.choice([-1, 1]) * rng.uniform(0, 1))
         self.maximize, self.constant = rng.random() < 0.3, float(rng.choice([0.0, 0.0, 100.0, -3.0]))
         self.count, self.weights = int(rng.integers(0, n + 1)), rng.uniform(0.5, 2.0, n)
-        self.unit = self.scale * (1.0 if self.loss != "squares" else self.scale)
+        self.size = self.scale * (1.0 if self.loss != "squares" else self.scale)
         self.solver = str(rng.choice(["HIGHS", "SCIPY"])) if self.is_linear and rng.random() < 0.3 else None
+        # With the kernel unit²·k, the same problem is one in unit·‖θ‖, or in f/unit.
+        rng = np.random.default_rng([8, seed])
+        self.unit, self.of_theta = float(rng.choice([1.0, 1.0, 1e6, 1e-6, 1e3, 1e-3])), rng.random() < 0.5
 
     @property
     def is_linear(self) -> bool:
@@ -114,12 +117,11 @@ class Case:
         return (cp.Maximize(-objective) if self.maximize else cp.Minimize(objective)), constraints
 
     def problem(self):
-        theta = ko.Theta(self.kernel)
+        theta = ko.Theta(self.kernel if self.unit == 1 else self.unit**2 * self.kernel)
         z, _ = self.integers()
-        if self.penalty == "squared":
-            objective, constraints = self.state(theta(self.X), _Squared(theta), z, self.scale)
-        else:
-            objective, constraints = self.state(theta(self.X), ko.norm(theta), z, self.scale)
+        of_theta, of_f = (self.unit, 1.0) if self.of_theta else (1.0, self.unit)
+        norm = _Squared(theta, of_theta) if self.penalty == "squared" else of_theta * ko.norm(theta)
+        objective, constraints = self.state(theta(self.X) / of_f, norm, z, self.scale)
         return ko.Problem(objective, constraints), z
 
     def truth(self):
@@ -148,23 +150,24 @@ class Case:
                 found.append(sign * problem.value)
             elif problem.status != "infeasible":
                 return "unknown", np.nan
-        return ("optimal", sign * self.unit * min(found)) if found else ("infeasible", np.nan)
+        return ("optimal", sign * self.size * min(found)) if found else ("infeasible", np.nan)
 
     def __str__(self):
         return (
             f"seed {self.seed}, {self.kind}, {self.loss}, {self.penalty}, N = {len(self.y)}, {self.kernel!r}, "
-            f"scale {self.scale:g}, {'max' if self.maximize else 'min'}, constant {self.constant}, {self.solver}"
+            f"scale {self.scale:g}, {'θ' if self.of_theta else 'f'} in {self.unit:g}, "
+            f"{'max' if self.maximize else 'min'}, constant {self.constant}, {self.solver}"
         )
 
 
 class _Squared:
-    """‖θ‖ of which only the square is asked for: the library wants ko.sum_squares."""
+    """unit·‖θ‖ of which only the square is asked for: the library wants ko.sum_squares."""
 
-    def __init__(self, theta):
-        self.theta = theta
+    def __init__(self, theta, unit):
+        self.theta, self.unit = theta, unit
 
     def __pow__(self, two):
-        return ko.sum_squares(self.theta)
+        return self.unit**2 * ko.sum_squares(self.theta)
 
 
 def wrong(case: Case) -> tuple[str, str | None]:
@@ -174,7 +177,7 @@ def wrong(case: Case) -> tuple[str, str | None]:
     problem.solve(solver=case.solver, time_limit=120)
     status, value, found = str(problem.status), problem.value, problem.certificate
     sign = -1.0 if case.maximize else 1.0
-    size = TOL * case.unit * (float(np.abs(case.y).sum()) + abs(case.constant) + 1.0)
+    size = TOL * case.size * (float(np.abs(case.y).sum()) + abs(case.constant) + 1.0)
     if truth == "unknown":
         return status, None
     if truth != "optimal":

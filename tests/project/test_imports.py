@@ -160,7 +160,7 @@ INSIDE = {
         ["assemble", "dual_point", "free_kinks", "cone_program", "rays", "row_problem"],
         ["cones", "culprits", "cvxpy_solvers", "dual_feasibility", "machines", "maxima", "structured"],
         ["integer_boxes"],
-        ["answers", "branch_and_bound", "cone_memory", "coupling", "kernel_space", "local_columns"],
+        ["answers", "branch_and_bound", "cone_memory", "coupling", "equilibration", "kernel_space", "local_columns"],
     ],
     "spectral": [["spectral_problems"], ["enclosure"], ["eigenvalues", "spectral_form"]],
     "support": [
