@@ -45,13 +45,35 @@ def test_lengths_of_tiny_vectors():
     assert arithmetic.euclidean(np.zeros((0, 0))) == 0.0
 
 
-def test_products_of_matrices_are_rounded_once():
-    rng = np.random.default_rng(1)
-    A, B = rng.normal(size=(3, 5)), rng.normal(size=(5, 2))
+def beside_fractions(A, B):
+    """Compare the entries of `exact_product` with rational arithmetic."""
     found = arithmetic.exact_product(A, B)
-    for i in range(3):
-        for j in range(2):
-            assert found[i, j] == float(sum(Fraction(A[i, k]) * Fraction(B[k, j]) for k in range(5)))
+    for i in range(len(A)):
+        for j in range(B.shape[1]):
+            exact = sum((Fraction(a) * Fraction(b) for a, b in zip(A[i], B[:, j], strict=True)), Fraction(0))
+            assert abs(Fraction(found[i, j]) - exact) <= Fraction(arithmetic.UNIT) * (1 + Fraction(1, 64)) * abs(exact)
+
+
+@pytest.mark.parametrize(("n", "spread"), [(1, 0), (2, 0), (5, 0), (64, 0), (65, 20), (65, 100)])
+def test_products_of_matrices_are_rounded_once(n, spread):
+    rng = np.random.default_rng(n)
+    beside_fractions(*(rng.normal(size=s) * 10.0 ** rng.uniform(-spread, 0, s) for s in ((3, n), (n, 2))))
+
+
+@pytest.mark.parametrize("left", [1e-8, 1e-16, 1e-30, 1e-60, 0.0])
+def test_products_that_cancel_are_rounded_once(monkeypatch, left):
+    """Each product stands there with the other sign, too. Where hardly anything is left, `fsum` sums exactly."""
+    rng, exact, counted = np.random.default_rng(3), arithmetic.fsum, []
+    monkeypatch.setattr(arithmetic, "fsum", lambda terms: counted.append(1) or exact(terms))
+    half, b = rng.normal(size=(4, 20)), rng.normal(size=(20, 1))
+    A, B = np.hstack([half, -half[:, ::-1], np.full((4, 1), left)]), np.vstack([b, b[::-1], [[1 / 3]]])
+    beside_fractions(A, B)
+    assert bool(counted) == (left < 1e-20)
+
+
+def test_products_without_entries():
+    assert arithmetic.exact_product(np.zeros((0, 3)), np.zeros((3, 2))).shape == (0, 2)
+    assert arithmetic.exact_product(np.zeros((2, 0)), np.zeros((0, 1))).tolist() == [[0.0], [0.0]]
 
 
 # Cones
