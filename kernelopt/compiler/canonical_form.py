@@ -136,6 +136,7 @@ class CanonicalForm:
     norms : one link for each norm that occurs
     smooth : one link h = ℓ(g) for each `SmoothLoss` that occurs; these are not part of the outer problem
     users : where y are twins of the user's variables (see `apart`), the latter by the ids of the twins
+    pinned : constraints that are equations for the values that parameters have now, as ‖f‖ ≤ c for c = 0
     notes : what was found out about the form, by name
 
     Examples
@@ -155,6 +156,7 @@ class CanonicalForm:
     norms: tuple[NormLink, ...]
     smooth: tuple[SmoothLink, ...] = ()
     users: Mapping[int, cp.Variable] = field(default_factory=dict)
+    pinned: tuple[Any, ...] = ()
     notes: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property

@@ -329,8 +329,11 @@ def valued(form: CanonicalForm, point: Iterate) -> Iterate:
     """The point with the value of f for the values that parameters have now: ∞ outside of the domain of its atoms, −∞
     for a problem that maximizes."""
     place(form, point)
-    with np.errstate(all="ignore"):  # outside of its domain f may be infinite or nan
-        value = float(form.outer.objective.value)
+    try:
+        with np.errstate(all="ignore"):  # outside of its domain f may be infinite or nan
+            value = float(form.outer.objective.value)
+    except np.linalg.LinAlgError:  # as the inverse of P = 0 in `cp.matrix_frac`
+        value = np.nan
     outside = _outside_of(domain_of(form).objective)
     if outside > FEASIBLE:
         value = np.inf if isinstance(form.outer.objective, cp.Minimize) else -np.inf

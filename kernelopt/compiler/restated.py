@@ -98,6 +98,7 @@ def restated(form: CanonicalForm) -> Restated:
     values = tuple((p, None if p.value is None else np.array(dense(p.value))) for p in parameters.values())
     if all(len(new) == 1 and new[0] is old for new, old in zip(instead, form.outer.constraints, strict=True)):
         return Restated(form, values)
+    pinned = [c for c, new in zip(form.outer.constraints, instead, strict=True) if _forgets(c, new)]
     parts = [part for several in instead for part in several]
     outer = cp.Problem(form.outer.objective, [part for part in parts if not isinstance(part, PredictionLink)])
     gone = {id(part.u): part for part in parts if isinstance(part, PredictionLink)}
@@ -108,7 +109,13 @@ def restated(form: CanonicalForm) -> Restated:
     links = tuple(_of_nothing(link) if id(link.u) in gone else link for link in form.predictions)
     present = {v.id for v in outer.variables()}
     norms = tuple(norm for norm in form.norms if norm.t.id in present)
-    return Restated(replace(form, outer=outer, predictions=links, norms=norms), values)
+    return Restated(replace(form, outer=outer, predictions=links, norms=norms, pinned=tuple(pinned)), values)
+
+
+def _forgets(constraint: Any, instead: list[Any]) -> bool:
+    """Whether the constraints in place of one lack a parameter of it."""
+    left = {p.id for part in instead if not isinstance(part, PredictionLink) for p in part.parameters()}
+    return any(p.id not in left for p in constraint.parameters())
 
 
 def _of_nothing(link: PredictionLink) -> PredictionLink:

@@ -308,7 +308,7 @@ class Convex(Work):
         if told is not None and told.relative_gap > goal.tol:  # closed by rounding, which no certificate tells the user
             better = towards_zero(Task(rest.reduction, rest.outer, goal), rest.outer, told, outcome.point)
         found += [] if better is None else [better]
-        return [rest.whole(self.task, point, one) for one in found]
+        return [whole for one in found for whole in rest.moved(self.task, point, one)]
 
     def _log(self, plan: Plan, claimed: str, gap: float, seconds: float) -> None:
         ranks = tuple(f.rank for f in self.task.reduction.factors.values())

@@ -62,12 +62,24 @@ class Rest:
         if not self._counts(task, new):
             return False
         gain = self._value(old) - self._value(new)
-        if self.meets_constraints(new) == self.meets_constraints(old):
+        of_new, of_old = self._exactness(new), self._exactness(old)
+        if of_new == of_old:
             return gain > 0
-        loose = old if self.meets_constraints(new) else new
+        loose = old if of_new > of_old else new
         size = abs(self._value(old) - self.outer.offset) + self.outer.units[1]
         price = PRICE * representer.violation(task.reduction, loose, self.outer.data_unit) * size
         return gain >= -price if loose is old else gain > price
+
+    def moved(self, task: Task, point: Iterate, rest: Iterate) -> Iterator[Iterate]:
+        """A point of the problem with its integers fixed, and the same moved into its constraints, as `whole` ones."""
+        for one in [rest, *projection.nearby(self.reduction, self.outer.form, rest)]:
+            yield self.whole(task, point, one)
+
+    def _exactness(self, whole: Iterate) -> int:
+        """0 where constraints are violated by more than rounding, 1 where by rounding, 2 where they hold."""
+        if not self.meets_constraints(whole):
+            return 0
+        return 2 if representer.violation(self.reduction, self._point(whole), self.outer.data_unit) == 0 else 1
 
     def meets_constraints(self, whole: Iterate) -> bool:
         """Whether constraints hold to rounding."""

@@ -55,6 +55,13 @@ class Near(NamedTuple):
     cones: dict[int, int]
     undecided: Ints
 
+    def without(self, rows: Bools) -> Near:
+        """The same without some rows, which are known to be equations whatever their multipliers."""
+        if not rows.any():
+            return self
+        cones = {start: number for start, number in self.cones.items() if not rows[start]}
+        return self._replace(rows=self.rows[~rows[self.rows]], cones=cones)
+
 
 @dataclass(frozen=True, eq=False)
 class Equations:

@@ -194,7 +194,8 @@ class Tree:
                 others = [abs(dense(values[id(a)])) for a in arguments[1:]]
                 found = numeric(node, [dense(self._size(arguments[0], values, known)), *others])
             else:
-                found = np.maximum(abs(values[id(node)]), self._unit(node))
+                size = abs(values[id(node)])  # of a constant, maybe sparse, which has no unit
+                found = size if sp.issparse(size) else np.maximum(size, self._unit(node))
             known[id(node)] = found
         return known[id(node)]
 

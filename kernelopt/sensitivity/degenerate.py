@@ -93,7 +93,7 @@ class Degenerate:
 def degenerate(found: Optimum) -> Degenerate:
     """The constraints of an optimum that may change, held."""
     data = found.data
-    near = active.near(data, found.faces, data.b - data.A @ found.x, found.z, found.units)
+    near = active.near(data, found.faces, data.b - data.A @ found.x, found.z, found.units).without(found.tight)
     held, is_larger = found, bool(len(np.setdiff1d(near.rows, found.equations.rows)) or near.cones)
     if is_larger:
         held = replace(found, equations=active.equations(data, near.faces, found.x, found.z), faces=near.faces)

@@ -17,7 +17,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.driver.statement import Statement
 from kernelopt.errors import DataError, KernelOptError, UnknownNameError
 from kernelopt.kernels.domains import frozen
-from kernelopt.language.text import Notation, notation
+from kernelopt.language.text import Notation, describe, notation
 from kernelopt.sensitivity import solution_map
 from kernelopt.sensitivity.criterion import Criterion, criterion_of, twins
 from kernelopt.sensitivity.criterion import value as value_of
@@ -159,7 +159,7 @@ class Refined:
 
     def gradient(self, criterion: Any, at: cp.Expression | None = None) -> Gradient:
         """The gradient of a criterion, as `ko.gradient` describes it."""
-        _require_known(self.answer.form, self.chosen)
+        _require_known(self.answer, self.chosen)
         value, near, of_atoms = 0.0, dict[Any, Named](), dict[str, None]()
         gradients, errors = ({p: np.zeros(p.shape) for p in self.chosen} for _ in range(2))
         one_sided: dict[cp.Parameter, tuple[float, float] | None] = {}
@@ -199,11 +199,22 @@ class Refined:
         return [*own, *others] if number == 0 else own
 
 
-def _require_known(form: CanonicalForm, chosen: list[cp.Parameter]) -> None:
+def _require_known(answer: SolvedProblem, chosen: list[cp.Parameter]) -> None:
     """Raise KernelOptError for parameters whose effect on the conditions is not known."""
+    form, stated = answer.form, answer.stated
     if form.proximal:
         name = form.proximal[0].loss.name
         raise KernelOptError(f"Expected a problem of cvxpy's atoms and SmoothLosses; got {name}, a ProximalLoss.")
+    for constraint in form.pinned:
+        gone = [p for p in constraint.parameters() if any(p is q for q in chosen)]
+        if gone:
+            mine = next((c for c in stated.constraints if getattr(c, "id", None) == constraint.id), constraint)
+            called = notation(stated.thetas(), [stated.objective, *stated.constraints])
+            raise KernelOptError(
+                "Expected constraints with room where the derivative by their parameters is asked for; "
+                f"`{describe(mine, named=called)}` holds with equality only at the present value of "
+                f"{gone[0].name()}, and has no point beyond it. Take a value that leaves some room."
+            )
     of_losses = [p for link in form.smooth for argument in link.term.args[1:] for p in argument.parameters()]
     for p in chosen:
         if any(p is q for q in of_losses):
@@ -284,6 +295,7 @@ def _share(certificate: Certificate | None, found: Optimum, derivative: Derivati
 
 def variable_changes(answer: SolvedProblem, deltas: Mapping[cp.Parameter, Array]) -> dict[cp.Variable, Array]:
     """The derivative of the optimal variables along a change of parameters, those that stand in the cone data."""
+    _require_known(answer, [p for p in deltas if np.any(deltas[p])])
     wanted = [p for p in deltas if any(p is q for q in answer.form.outer.parameters())]
     others = [p.name() for p in deltas if not any(p is q for q in wanted) and np.any(deltas[p])]
     if others:

@@ -28,9 +28,10 @@ from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import Equations, Faces
 from kernelopt.sensitivity.kkt import FLAT, Center, Length, Move, Span, System
 from kernelopt.sensitivity.stated_cones import StatedCones
+from kernelopt.sensitivity.unpriced import settled
 from kernelopt.solvers.cone_program import answered
 from kernelopt.solvers.cones import into_dual, violation
-from kernelopt.support.types import Array, Ints
+from kernelopt.support.types import Array, Bools, Ints
 
 MOST = 2000  # rows up to which a factor is made anew, at full numerical rank: O(N³) flops
 # Rounds of changes of the active set in which all rows change that a step leads across their bound, without fewer of
@@ -62,7 +63,7 @@ class Optimum:
 
     x, z : of the cone data; faces : the active constraints; units : of slacks and of multipliers
     leaving : for each θ = 0 whose ‖Aᵀν‖ is the cost of its norm, to NEAR, the direction in w in which it would leave 0;
-    whole : the spans, also of θ = 0
+    whole : the spans, also of θ = 0; tight : rows that only define columns which cost nothing
     """
 
     form: CanonicalForm
@@ -77,6 +78,7 @@ class Optimum:
     units: tuple[float, float] = (1.0, 1.0)
     leaving: Mapping[int, Array] = field(default_factory=dict)
     whole: tuple[Span, ...] = ()
+    tight: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @property
     def nu(self) -> list[Array]:
@@ -139,8 +141,10 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
     x, z = _cone_point(form, data, spans, point)
     z[data.vacuous] = 0.0
     units = _units(data, x, z)
+    unpriced = settled(data, x)
+    x = unpriced.x
     slack = data.b - data.A @ x
-    faces = active.faces(data, slack, z, units)
+    faces = active.faces(data, slack, unpriced.multipliers(z, units[1]), units)
     refined, best, residual = partial(_refined, form, reduction, data), None, np.inf
     choices = product(active.alternatives(faces, slack, units), _starts(form, data, spans, point, z))
     for first, start in choices:
@@ -157,8 +161,9 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
             f"the answer ends with a relative residual of {residual:.1g}. Solve with a smaller tol; add a small "
             "λ·ko.sum_squares(theta), or a penalty of variables that the problem does not determine."
         )
-    faces = active.faces(data, data.b - data.A @ best.x, best.z, units)
-    return replace(best, faces=faces, units=units, leaving=_leaving(best, spans), whole=spans)
+    faces = active.faces(data, data.b - data.A @ best.x, unpriced.multipliers(best.z, units[1]), units)
+    tight = unpriced.tight(faces)
+    return replace(best, faces=faces, units=units, leaving=_leaving(best, spans), whole=spans, tight=tight)
 
 
 def _by_blocks(  # noqa: PLR0917
@@ -230,7 +235,7 @@ def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, d
             center, rest = centre_and_rest(norm, factor)
             centers[j] = Center(center / root, float(np.linalg.norm(rest)) / root)
     B = root * np.asarray(factor.B, dtype=float)[link.take]
-    return Span(B, columns, v.reshape(len(v), -1) / root, centers)
+    return Span(B, columns, v.reshape(len(v), outputs) / root, centers)
 
 
 def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:

@@ -342,8 +342,14 @@ def _kernel_gradient(link: PredictionLink, one: Rows, L: Array, other: Rows, R: 
 
 def _has_wanted(found: Optimum, number: int, chosen: list[cp.Parameter]) -> bool:
     """Whether a θ's kernel has a chosen parameter. Raises KernelOptError where θ has no known coefficients Aᵀα."""
-    theta = found.form.predictions[number].theta
+    link = found.form.predictions[number]
+    theta = link.theta
     wanted = [p for p in theta.kernel.parameters() if any(p is q for q in chosen)]
+    if wanted and len(link.rows) and not found.reduction.factors[theta].rank:
+        raise KernelOptError(
+            f"Expected a kernel matrix other than 0, for the derivative by {wanted[0].name()} in the kernel; that of "
+            f"{theta!r} is 0 at the present values of its parameters."
+        )
     if wanted and found.moves(number) and not found.has_coefficients(number):
         raise KernelOptError(
             f"Expected a cost of ‖{theta!r}‖ in all of its outputs, for the derivative by {wanted[0].name()} in its "

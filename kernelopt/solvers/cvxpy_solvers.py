@@ -294,7 +294,7 @@ def _told(solver: str, options: Mapping[str, Any]) -> Iterator[None]:
         raise ParameterError(str(error)) from error
     except cvxpy.error.DCPError as error:
         raise DCPError(str(error)) from error
-    except cvxpy.error.SolverError as error:
+    except (cvxpy.error.SolverError, RuntimeError) as error:  # ECOS raises one where it can't set up a problem
         raise SolverError(f"{solver}: {error}") from error
     except (TypeError, ValueError) as error:
         given = sorted(set(options) - {"verbose", "warm_start"})

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
+from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.representer import valued
 
 rng = np.random.default_rng(3)
 X, y, G, C = rng.normal(size=(6, 2)), rng.normal(size=6), rng.normal(size=(9, 4)), rng.normal(size=9)
@@ -71,3 +73,14 @@ def test_a_matrix_that_is_not_symmetric_has_to_be():
     problem = ko.Problem(cp.Minimize(objective + cp.lambda_max(M)))
     problem.solve()
     assert problem.status == "optimal" and v.value[1] == pytest.approx(v.value[2], abs=1e-8)
+
+
+def test_an_inverse_that_does_not_exist():
+    """P = 0 is a point that is tried where a limit leaves no other; cvxpy inverts it."""
+    theta, P = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable((4, 4), PSD=True)
+    X = np.random.default_rng(0).normal(size=(4, 2))
+    objective = cp.matrix_frac(theta(X) - np.arange(4.0), P) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [cp.trace(P) <= 1, P >> 0.01 * np.eye(4)])
+    form = problem.canonical_form()
+    point = Iterate((np.zeros(4),), tuple(np.zeros(v.shape) for v in form.y), (np.zeros(4),), np.zeros(len(form.norms)))
+    assert not np.isfinite(valued(form, point).value)

@@ -12,6 +12,7 @@ from inside import point_of, reduction_of
 import kernelopt as ko
 from kernelopt.certificate.certify import by_word
 from kernelopt.errors import KernelOptError, SolverError
+from kernelopt.solvers import cvxpy_solvers
 from kernelopt.solvers.cvxpy_solvers import BOUNDS
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled
@@ -369,3 +370,28 @@ def test_what_bounds_the_problem_with_integers_fixed_is_no_bound():
     problem.solve()
     told = by_word(reduction_of(problem), problem._outer(), point_of(problem), -5.0, "HIGHS", confined=False)
     assert told.lower == pytest.approx(-5.0) and told.scope == "solver's word" and told.of_terms is None
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_switches_that_are_closed_close_exactly(seed):
+    """|s| ≤ 1000z with z = 0: s of 1e-18 would violate a row whose terms are all 0."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([1, 2, 4]))
+    points, y = rng.normal(size=(n, 1)), np.round(rng.normal(size=n), 1)
+    theta, z, s = ko.Theta(ko.kernels.Linear()), cp.Variable(2, boolean=True), cp.Variable(min(2, n))
+    loss = cp.sum(cp.pos(y - theta(points) - np.eye(n)[:, :2] @ s)) + 0.1 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss), [cp.abs(s) <= 1000 * z[: s.size], s >= -1000 * z[: s.size], cp.sum(z) <= 1])
+    assert problem.solve() == pytest.approx(0.0, abs=1e-9)
+    assert problem.status == "optimal"
+    assert np.isfinite(problem.certificate.upper) and not problem.certificate.assumptions
+    assert not s.value[z.value[: s.size] == 0].any()
+
+
+def test_a_solver_that_breaks_down_has_failed():
+    """ECOS raises a RuntimeError of its own where it can't set up a problem, as of an integer that nothing limits."""
+    with pytest.raises(SolverError, match="ECOS: can't set up"), cvxpy_solvers._told("ECOS", {}):
+        raise RuntimeError("can't set up")
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(integer=True)
+    problem = ko.Problem(cp.Minimize(-cp.sum(theta(X))), [z >= 0])
+    problem.solve()
+    assert problem.status in ("unbounded", "user_limit")

@@ -141,6 +141,7 @@ INSIDE = {
         ["one_sided"],
         ["degenerate", "directional", "named", "solution_map"],
         ["criterion", "optimum"],
+        ["unpriced"],
         ["active", "chain_rule", "kkt"],
         ["atom_slopes", "stated_cones"],
     ],

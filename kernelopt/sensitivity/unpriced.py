@@ -1,0 +1,140 @@
+"""Auxiliary columns of cone data that cost nothing at the present values of parameters, as t ≥ |f| in 0·t.
+
+Nothing determines such a column, and rows t ≥ h(u, y) that define it count as inactive, while the derivative by its
+weight is h. Here each gets a cost of its own: with all else fixed, it moves down to h, and its rows become equations.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from kernelopt.compiler.conic_form import Cones
+from kernelopt.sensitivity.active import APEX, BOUNDARY, Faces
+from kernelopt.sensitivity.stated_cones import StatedCones
+from kernelopt.solvers.cone_program import answered
+from kernelopt.support.types import Array, Bools, Ints
+
+# Relative to the largest cost: those of smaller weights have multipliers without digits, beside which slacks of a
+# polished point decide nothing.
+SMALL = 1e-5
+
+
+class Settled(NamedTuple):
+    """x with unpriced columns at their least values.
+
+    z : multipliers of the rows that define them, for costs of 1; rows, columns : for each row and each column of x, the
+    number of the group of unpriced columns that it belongs to, −1 for none
+    """
+
+    x: Array
+    z: Array
+    rows: Ints
+    columns: Ints
+
+    def multipliers(self, z: Array, unit: float) -> Array:
+        """z, with those of costs of one unit in the rows of unpriced columns: they tell which are equations."""
+        return np.where(self.rows >= 0, unit * self.z, z)
+
+    def tight(self, faces: Faces) -> Bools:
+        """The rows of groups with as many equations as columns: those define the columns, and hold nothing else."""
+        held = faces.linear.astype(int)
+        for kind, part, extra, where in faces.cones:
+            k = np.asarray(extra).shape[1] if kind == "psd" else 1
+            counts = {BOUNDARY: k * (k + 1) // 2, APEX: part.stop - part.start}
+            held[part.start] = counts.get(where, 0)
+        mine, groups = self.rows >= 0, int(self.rows.max(initial=-1)) + 1
+        equations = np.bincount(self.rows[mine], held[mine], groups)
+        unknowns = np.bincount(self.columns[self.columns >= 0], minlength=groups)
+        regular = np.append(equations == unknowns, False)
+        return np.asarray(regular[self.rows])
+
+
+def settled(data: StatedCones, x: Array) -> Settled:
+    """The unpriced columns at what the predictions, norms and variables of x make them."""
+    m, n = data.A.shape
+    nothing = Settled(x, np.zeros(m), np.full(m, -1), np.full(n, -1))
+    P, c = _prices(data)
+    unpriced = np.flatnonzero((c != 0) | (P.diagonal() != 0))
+    if not len(unpriced):
+        return nothing
+    rows, columns = _groups(data, unpriced)
+    part, blocks = np.flatnonzero(rows >= 0), _cones(data.cones, rows >= 0)
+    moving = columns >= 0
+    A = sp.csc_array(sp.csr_array(data.A)[part])
+    right = data.b[part] - A[:, ~moving] @ x[~moving]
+    unit, price = (float(np.abs(one).max(initial=0.0)) or 1.0 for one in (right, data.c))
+    P, c = (P + data.P / price)[moving][:, moving], (c + data.c / price)[moving]
+    try:
+        found = answered(sp.triu(unit * P, format="csc"), c, sp.csc_array(A[:, moving]), right / unit, blocks)
+    except ArithmeticError:
+        return nothing
+    if str(found.status) not in ("Solved", "AlmostSolved"):
+        return nothing
+    x, z = x.copy(), np.zeros(m)
+    x[moving], z[part] = unit * np.asarray(found.x), np.asarray(found.z)
+    return Settled(x, z, rows, columns)
+
+
+def _prices(data: StatedCones) -> tuple[sp.csc_array, Array]:
+    """The quadratic and the linear costs that parameters may give auxiliary columns without a price, of size 1."""
+    program, deltas = data.data.program, {}
+    for number in program.param_id_to_col:
+        parameter = program.id_to_param.get(number)
+        if parameter is not None and (parameter.is_nonneg() or parameter.is_nonpos()):
+            deltas[number] = np.full(parameter.shape, 1.0 if parameter.is_nonneg() else -1.0)
+    n = len(data.c)
+    if not deltas:
+        return sp.csc_array((n, n)), np.zeros(n)
+    dP, dc, *_ = data.data.moved(deltas)
+    bends = np.asarray(data.sizes[0].sum(axis=0)).ravel()
+    free = _auxiliary(data)
+    for size in (np.abs(data.c), bends):
+        free &= size <= SMALL * float(size.max(initial=0.0))
+    only = sp.diags_array(free.astype(float))
+    largest = max(float(abs(dP).max()) if dP.nnz else 0.0, float(np.abs(dc).max(initial=0.0))) or 1.0
+    return sp.csc_array(only @ dP @ only / largest), np.where(free, dc / largest, 0.0)
+
+
+def _auxiliary(data: StatedCones) -> Bools:
+    """The columns of x that are no predictions, norms or variables, and no values of smooth losses."""
+    found = np.ones(len(data.c), dtype=bool)
+    found[np.concatenate([data.of_links, *data.y, *(part.h for part in data.smooth)])] = False
+    return found
+
+
+def _groups(data: StatedCones, unpriced: Ints) -> tuple[Ints, Ints]:
+    """For each row, and each column, the number of the unpriced columns that rows, cones and auxiliary columns connect
+    with it, −1 where there are none."""
+    entries, n, auxiliary = sp.coo_array(data.A), len(data.c), _auxiliary(data)
+    block = _block_of_rows(data.cones, len(data.b))
+    inside = auxiliary[entries.coords[1]] & (entries.data != 0)
+    i, j, count = block[entries.coords[0][inside]], entries.coords[1][inside], int(block.max(initial=-1)) + 1
+    _, labels = connected_components(sp.coo_array((np.ones(len(i)), (i, count + j)), shape=(count + n, count + n)))
+    _, numbers = np.unique(labels[count + unpriced], return_inverse=True)
+    of_label = np.full(int(labels.max()) + 1, -1)
+    of_label[labels[count + unpriced]] = numbers
+    return of_label[labels[block]], np.where(auxiliary, of_label[labels[count:]], -1)
+
+
+def _block_of_rows(cones: Cones, m: int) -> Ints:
+    """For each row the number of its cone; linear rows are cones of their own."""
+    starts = np.zeros(m, dtype=int)
+    for kind, rows, _ in cones.slices:
+        step = {"zero": 1, "nonneg": 1, "exp": 3}.get(kind, rows.stop - rows.start)
+        starts[rows.start : rows.stop : step] = 1
+    return np.cumsum(starts) - 1
+
+
+def _cones(cones: Cones, chosen: Bools) -> Cones:
+    """The cones of chosen rows, of which each cone has all or none."""
+    parts = [(kind, int(np.count_nonzero(chosen[rows])), extra) for kind, rows, extra in cones.slices]
+    count = {kind: n for kind, n, _ in parts}
+    extras: dict[str, list[Any]] = {kind: [e for other, n, e in parts if other == kind and n] for kind in count}
+    return Cones(
+        count.get("zero", 0), count.get("nonneg", 0), tuple(extras.get("soc", ())), tuple(extras.get("psd", ())),
+        count.get("exp", 0) // 3, tuple(extras.get("power", ())), tuple(extras.get("generalized_power", ())),
+    )  # fmt: skip
