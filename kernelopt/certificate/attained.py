@@ -80,8 +80,9 @@ def upper_bound(
         found = found._replace(above=signed, kernel=0.0)
     upper, kernel = found.above + widened, found.kernel
     defined = representer.outside_domain(canonical, point) <= representer.FEASIBLE
-    upper = upper if defined else inf
     constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, data.data_unit)
+    # What violations cost is known to first order in multipliers, and those of a point far outside may be 0.
+    upper = upper if defined and relative <= representer.FEASIBLE else inf
     violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     sums = _sums(reduction, point) if exactly else None

@@ -443,6 +443,7 @@ def _assembled(  # noqa: PLR0917
     assumptions = list[str]()
     attained = abs(sign * data.offset - (upper - found.widened))
     loose = found.widened > LOOSE * max(attained, found.terms, NOTHING * found.sizes)
+    loose = loose or (upper == inf and isfinite(found.value))  # outside by more than solvers leave
     if loose or lower > upper + (0.0 if check else 1e-8 * found.terms):
         # The lower bound is the one that does not rest on constraints holding only nearly, to first order.
         lower = min(lower, upper)

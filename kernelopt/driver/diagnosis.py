@@ -31,6 +31,7 @@ from kernelopt.pieces.extremes import RowLogSumExp
 from kernelopt.pieces.form import Pieces
 from kernelopt.results.solution import Status
 from kernelopt.solvers import cvxpy_solvers, rays
+from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
 # Violation of rows of unit size that counts as zero. A least violation, found as a sum of squares, is compared with
@@ -65,6 +66,8 @@ class Diagnosis:
 def diagnose(task: Task, outer: Outer, given_up: Iterate | None, feasible_only: bool = False) -> Diagnosis:
     """Whether the problem is feasible and bounded. `given_up` has the multipliers with which a solver of ours claims
     that it is infeasible; with `feasible_only`, it is not asked whether the problem is bounded."""
+    if clock.seconds_left() <= 0:  # the cone data alone may take seconds
+        return Diagnosis()
     form, data = task.reduction.form, outer.form
     # Rows that contradict each other are looked for first: this needs no kernel values, and holds for every rank.
     found = _least_violation(task, feasibility.phase_one_of_rows(form, data))

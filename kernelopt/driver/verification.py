@@ -460,7 +460,8 @@ def _explicit_features(
         factors[link.theta] = CholeskyFactor(B, scale, np.arange(A.shape[1]), 0.0, 0.0, 0.0)
     explicit = Reduction(reduction.form, factors)
     try:
-        answer = cvxpy_solvers.solve_reduction(explicit, "CLARABEL", 1e-2 * tol, {})
+        sigma, kappa = data.units
+        answer = cvxpy_solvers.solve_reduction(explicit, "CLARABEL", 1e-2 * tol, {}, (sigma, kappa / sigma))
     except (SolverError, MemoryLimitError) as error:
         yield Check("θ ∈ Rᵖ solved", np.nan, None, f"not solved: {error}")
         return

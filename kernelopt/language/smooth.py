@@ -330,8 +330,9 @@ class SmoothLoss:
     def _require_differentiable(
         self, u: Array, data: tuple[Array, ...], steps: Array, second: Array, defined: Array
     ) -> None:
-        """Raise DataError at a kink of the value, which `_compare` takes for an inaccurate difference."""
+        """Raise DataError at a kink or a jump of the value, which `_compare` takes for an inaccurate difference."""
         narrow = NARROW * steps
+        self._require_continuous(u, data, steps, defined)
         (below, above), (left, right) = (
             [self.evaluate("gradient", u + sign * step, data) for sign in (-1, 1)] for step in (narrow, steps)
         )
@@ -349,6 +350,27 @@ class SmoothLoss:
                 f"Expected {self.name} to be differentiable; at {_point(u, data, i)} its gradient jumps from "
                 f"{below[i]:.6g} to {above[i]:.6g}. Write losses with kinks in cvxpy's atoms, such as cp.pos and "
                 "cp.abs, without ko.SmoothLoss."
+            )
+
+    def _require_continuous(self, u: Array, data: tuple[Array, ...], steps: Array, defined: Array) -> None:
+        """Raise DataError where the value changes as much within a short step as within a long one, and by more than
+        its gradients and rounding explain."""
+        narrow, (before, after), (left, right) = (
+            NARROW * steps,
+            *([self.evaluate("value", u + sign * step, data) for sign in (-1, 1)] for step in (NARROW * steps, steps)),
+        )
+        slopes = [np.abs(self.evaluate("gradient", u + sign * narrow, data)) for sign in (-1, 0, 1)]
+        with np.errstate(invalid="ignore", over="ignore"):
+            jump, size = np.abs(after - before), np.maximum(np.abs(after), np.abs(before))
+            # Terms of size 1 inside, as in log(1 + u²), round by eps, whatever the size of the value.
+            rounding = ACCURACY * np.maximum(size, _typical(size)) + 100 * np.finfo(float).eps
+            explained = 4 * narrow * np.max(slopes, axis=0) + rounding
+            jumps = defined & (jump > JUMP * np.abs(right - left)) & (jump > explained)
+        if jumps.any():
+            i = int(np.argmax(jumps))
+            raise DataError(
+                f"Expected {self.name} to be continuous; at {_point(u, data, i)} its value jumps from {before[i]:.6g} "
+                f"to {after[i]:.6g}. Pieces of a loss must meet where they join."
             )
 
     def _compare(

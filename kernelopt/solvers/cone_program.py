@@ -12,7 +12,7 @@ from kernelopt.compiler.conic_form import Cones, ConicForm
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.solvers import cone_memory
 from kernelopt.solvers.cones import violation
-from kernelopt.support.clock import seconds_left
+from kernelopt.support import clock
 from kernelopt.support.cvxpy_parts import clarabel_answer, clarabel_cones
 from kernelopt.support.types import Array
 
@@ -23,8 +23,10 @@ def answered(P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones
     """Clarabel's answer on scaled data, of any status, with P by its diagonal or its upper triangle.
 
     Where its progress ends early, as now and then on data of good scale, it tries again without a scaling of its own.
-    Raises ArithmeticError where it breaks down, MemoryLimitError before it takes more memory than there is.
+    Raises ArithmeticError where it breaks down, MemoryLimitError before it takes more memory than there is, and
+    OutOfTimeError where the time is over: setting up a large problem takes long, and nothing ends it.
     """
+    clock.check()
     found = _answered(P, q, A, b, cones, equilibrate=True)
     if found.status == clarabel.SolverStatus.InsufficientProgress:
         other = _answered(P, q, A, b, cones, equilibrate=False)
@@ -43,7 +45,9 @@ def _answered(  # noqa: PLR0917
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
     settings.max_threads = 1
     try:
-        return clarabel_answer(clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings), seconds_left())
+        return clarabel_answer(
+            clarabel.DefaultSolver(quadratic, q, A, b, _named(cones), settings), clock.seconds_left()
+        )
     except SolverError as error:
         raise ArithmeticError(str(error)) from error
 

@@ -20,6 +20,7 @@ SINGULAR = 1e-14
 # Relative to the unit diagonal of scaled sparse normal equations, which may be singular. A larger ridge slows down the
 # corrections, a smaller one is lost in rounding.
 RIDGE = 1e-12
+LARGE = 1e6  # entries of C up to which a first correction is made when the time is over, too
 
 
 @np.errstate(over="ignore", invalid="ignore")  # dual points may be of any size; a step that is not finite is not taken
@@ -42,7 +43,7 @@ def corrected(
         worst = float((np.abs(residual) / np.where(terms > 0, terms, 1.0)).max(initial=0.0))
         if worst < least:
             best, least = z, worst
-        if worst <= EXACT or (number and clock.seconds_left() <= 0):
+        if worst <= EXACT or (clock.seconds_left() <= 0 and (number or columns.size > LARGE)):
             break
         step = _step(columns, weights(z), residual)
         if not np.isfinite(step).all():

@@ -17,6 +17,8 @@ from kernelopt.support.types import Array, Ints
 
 ROUNDS, STEPS = 4, 60  # of weights, and of least squares with each
 DAMPING = 1e-3  # what no entry moves stays at 1
+SMALLER = 0.1  # weight of entries below 1, beside those above: kernels have many small entries
+NEGLIGIBLE = 2.0**-30  # relative to the largest of their row and of their column: entries of A that count as 0
 BOUNDS = ("lower_bounds", "upper_bounds")
 
 
@@ -105,7 +107,7 @@ def _logarithms(data: dict[str, Any], parts: Sequence[ConeRows], whole: Sequence
         P = sp.coo_array(data["P"])
         entries.append((P.data, columns[P.row] + columns[P.col] + cost[np.zeros(P.nnz, dtype=int)]))
     for part in parts:
-        A, m = sp.coo_array(data[part.A]), len(part.units)
+        A, m = _without_negligible(data[part.A]), len(part.units)
         rows = sp.csr_array((part.powers, (np.arange(m), part.units)), shape=(m, last + 1))
         others = np.setdiff1d(np.arange(m), part.heads)
         entries += [(A.data, rows[A.row] + columns[A.col]), (data[part.b][others], rows[others])]
@@ -116,5 +118,16 @@ def _logarithms(data: dict[str, Any], parts: Sequence[ConeRows], whole: Sequence
     weights, x = np.ones(len(sizes)), np.zeros(last + 1)
     for _ in range(ROUNDS if len(sizes) else 0):
         x = lsmr(sp.diags_array(weights) @ M, -weights * sizes, damp=DAMPING, maxiter=STEPS)[0]
-        weights = 1 / np.sqrt(np.maximum(1.0, np.abs(M @ x + sizes)))
+        left = M @ x + sizes
+        weights = np.sqrt(np.where(left > 0, 1.0, SMALLER) / np.maximum(1.0, np.abs(left)))
     return x
+
+
+def _without_negligible(A: Any) -> sp.coo_array:
+    """The entries of A that are not small beside both the largest entry of their row and that of their column."""
+    A = sp.coo_array(A)
+    size, of_rows, of_columns = np.abs(A.data), np.zeros(A.shape[0]), np.zeros(A.shape[1])
+    np.maximum.at(of_rows, A.row, size)
+    np.maximum.at(of_columns, A.col, size)
+    kept = size >= NEGLIGIBLE * np.minimum(of_rows[A.row], of_columns[A.col])
+    return sp.coo_array((A.data[kept], (A.row[kept], A.col[kept])), shape=A.shape)

@@ -166,6 +166,8 @@ class _KernelRun:
         self.maxima = maxima.found(p.F, p.linear_y, p.slope, kinks)
         self.grouped = np.flatnonzero(self.maxima.inside)
         self.kept = np.setdiff1d(np.arange(p.q), self.maxima.columns)
+        if 8.0 * (p.m + len(p.of)) * len(self.kept) > HELD * memory.available_bytes():
+            raise SolverError("PROXIMAL_POINT has too many free variables beside its maxima for the free memory.")
         self.F0 = sp.csr_array(p.F)[:, self.kept].toarray()
         self.F, self.E = self.F0[p.of], sp.csr_array(p.E[p.of])
         self.linear_y = p.linear_y[self.kept]

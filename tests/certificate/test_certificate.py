@@ -167,11 +167,14 @@ def test_the_upper_bound_is_widened_by_violations():
     assert problem.status == "optimal"
     reduction, point = reduction_of(problem), point_of(problem)
     exact = problem.certificate.upper
-    moved = valued(reduction.form, replace(point, u=(point.u[0] + 1e-3,)))
+    moved = valued(reduction.form, replace(point, u=(point.u[0] + 1e-7,)))
     found = certify(reduction, outer_of(reduction.form), moved)
     assert found.widened > 0
     assert found.upper == pytest.approx(moved.value + found.widened)
     assert found.upper >= exact - 1e-6
+    far = valued(reduction.form, replace(point, u=(point.u[0] + 1e-3,)))
+    found = certify(reduction, outer_of(reduction.form), far)
+    assert found.upper == np.inf and found.relative_gap == np.inf and "constraints hold too loosely" in str(found)
 
 
 # ---------------------------------------------------------------- what a certificate says

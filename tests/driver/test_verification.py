@@ -528,3 +528,17 @@ def test_explicit_features_in_large_units(seed):
     problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) / 1e12))
     problem.solve()
     assert problem.status == "optimal" and problem.verify().passed
+
+
+@pytest.mark.parametrize("seed", [5, 33])
+def test_right_answers_in_small_units_pass(seed):
+    """Three outputs in units of 1e-6, with a bound on their spectral norm."""
+    rng, unit = np.random.default_rng(seed), 1e-6
+    n = int(rng.integers(4, 14))
+    points, labels = rng.normal(size=(n, 2)), rng.integers(0, 3, size=n)
+    theta = ko.Theta(ko.kernels.Polynomial(degree=2), outputs=3)
+    loss = unit * cp.sum(ko.losses.crammer_singer(labels, theta(points) / unit))
+    problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta, 2) <= 0.5 * unit])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert problem.verify()["θ ∈ Rᵖ solved"].passed

@@ -921,3 +921,11 @@ def test_derivatives_steeper_than_the_steps_of_differences(steep):
     for wrong in (lambda u, y: -gradient(u, y), lambda u, y: 1.01 * gradient(u, y)):
         with pytest.raises(DataError, match="gradient"):
             ko.SmoothLoss(value, wrong, hessian)(ko.Theta(KERNEL)(X), Y)
+
+
+@pytest.mark.parametrize("jump", [1e-3, 1.0, 100.0])
+def test_pieces_that_do_not_meet(jump):
+    """A constant was forgotten in one piece; the derivatives are right on both."""
+    loss = ko.SmoothLoss(lambda u, y: (u - y) ** 2 + jump * (u > y), lambda u, y: 2 * (u - y), lambda u, y: 2 + 0 * u)
+    with pytest.raises(DataError, match=r"to be continuous; .* its value jumps from .*Pieces of a loss must meet"):
+        loss(ko.Theta(ko.kernels.Gaussian(sigma=1.0))(np.arange(4.0)[:, None]), np.array([3.0, 0.0, 4.0, 1.0]))
