@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.factorization import memory
-from kernelopt.support import clock
+from kernelopt.support import clock, sparse
 from kernelopt.support.properties import cached_property
 from kernelopt.support.submatrix import submatrix
 from kernelopt.support.types import Array, Ints
@@ -93,6 +93,10 @@ class TallMatrix(ABC):
     @abstractmethod
     def connected(self, other: TallMatrix, T: sp.csr_array) -> Array:
         """BᵀTC for a sparse T, which connects different rows. Raises SolverError where that can't be done."""
+
+    def squares(self, T: sp.csr_array) -> Array:
+        """BᵀTB for a symmetric T ≥ 0."""
+        return self.connected(self, T)
 
     @abstractmethod
     def row_squares(self) -> Array:
@@ -244,6 +248,9 @@ class DenseMatrix(TallMatrix):
 
     def connected(self, other: TallMatrix, T: sp.csr_array) -> Array:
         return np.asarray(self.array.T @ _dense(other).combined(T))
+
+    def squares(self, T: sp.csr_array) -> Array:
+        return sparse.squares(self.array, T)
 
     def outer(self) -> Array | None:
         return self._outer

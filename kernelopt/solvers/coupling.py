@@ -310,11 +310,16 @@ def _with_border(B: TallMatrix, pair: _Pair, t: Array, D: Array) -> Array:
     """[BᵀTB, BᵀD], with T given by its entries."""
     if pair.columns is None:
         return B.gram(t, D)
-    return np.hstack([_weighted(B, B, pair, t), B.adjoint(D)])
+    return np.hstack([B.squares(_matrix(B, B, pair, t)), B.adjoint(D)])
 
 
 def _weighted(left: TallMatrix, right: TallMatrix, pair: _Pair, t: Array) -> Array:
     """leftᵀ T right, with T given by its entries."""
     if pair.columns is None:
         return left.cross(right, t)
-    return left.connected(right, sp.csr_array((t, (pair.rows, pair.columns)), shape=(len(left), len(right))))
+    return left.connected(right, _matrix(left, right, pair, t))
+
+
+def _matrix(left: TallMatrix, right: TallMatrix, pair: _Pair, t: Array) -> sp.csr_array:
+    """T with the entries t."""
+    return sp.csr_array((t, (pair.rows, pair.columns)), shape=(len(left), len(right)))

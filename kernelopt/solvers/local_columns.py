@@ -106,7 +106,7 @@ def _gram(blocks: tuple[TallMatrix, ...], starts: Ints, K: sp.csr_array) -> Arra
             if part.shape[0] == part.shape[1] and is_diagonal(part):
                 H[here] = B.gram(part.diagonal()) if j == k else B.cross(other, part.diagonal())
             else:
-                H[here] = B.connected(other, part)
+                H[here] = B.squares(part) if j == k else B.connected(other, part)
             H[here[::-1]] = H[here].T
     return H
 

@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 from kernelopt.solvers.row_multipliers import Curvature, OfLengths
 from kernelopt.solvers.row_problem import RowProblem
 from kernelopt.support.properties import cached_property
-from kernelopt.support.sparse import is_diagonal
+from kernelopt.support.sparse import is_diagonal, squares
 from kernelopt.support.types import Array, Ints
 
 Solver = Callable[[Array], Array]
@@ -277,7 +277,10 @@ def _in_columns(problem: RowProblem, K: sp.csr_array, R: Array) -> Solver:
             part = sp.csr_array(K[problem.starts[k] : problem.starts[k + 1], problem.starts[j] : problem.starts[j + 1]])
             here = slice(problem.ends[k], problem.ends[k + 1]), slice(problem.ends[j], problem.ends[j + 1])
             if part.nnz:
-                M[here] = _squares(B, part.diagonal()) if j == k and is_diagonal(part) else B.T @ (part @ other)
+                if j < k:
+                    M[here] = B.T @ (part @ other)
+                else:
+                    M[here] = _squares(B, part.diagonal()) if is_diagonal(part) else squares(B, part)
             if R[k, j]:
                 M[here] += R[k, j] * np.eye(B.shape[1])
             if j < k:

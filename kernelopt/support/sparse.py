@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import splu
 
 from kernelopt.support.types import Array, Ints
+
+FILLED = 10  # times the entries of a matrix, those of its root up to which products with that are cheap
 
 
 def adjoint(M: sp.csr_array, v: Array) -> Array:
@@ -25,3 +28,34 @@ def is_diagonal(M: sp.sparray) -> bool:
     """Whether all entries but those on the diagonal are 0."""
     place = sp.coo_array(M)
     return bool(np.array_equal(place.row[place.data != 0], place.col[place.data != 0]))
+
+
+def root(T: sp.sparray) -> sp.csr_array | None:
+    """A sparse G with GᵀG = T, by LDLᵀ; None where T is not positive definite on its rows with a diagonal entry > 0, or
+    G has many entries."""
+    T = sp.csc_array(T)
+    busy = np.flatnonzero(T.diagonal() > 0)
+    if not len(busy) or T.nnz > len(busy) ** 2 // FILLED:
+        return None
+    try:
+        found = splu(
+            sp.csc_array(T[busy][:, busy]), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0,
+            options={"SymmetricMode": True},
+        )  # fmt: skip
+    except RuntimeError:  # a pivot of 0
+        return None
+    pivots = found.U.diagonal()
+    if not (np.array_equal(found.perm_r, found.perm_c) and np.all(pivots > 0) and found.L.nnz <= FILLED * T.nnz):
+        return None
+    L = sp.coo_array(found.L)
+    columns = busy[np.argsort(found.perm_r)]
+    return sp.csr_array((L.data * np.sqrt(pivots)[L.col], (L.col, columns[L.row])), shape=(len(busy), T.shape[0]))
+
+
+def squares(B: Array, T: sp.sparray) -> Array:
+    """BᵀTB for a symmetric T ≥ 0: as SᵀS with S = GB it takes half the flops."""
+    G = root(T)
+    if G is None:
+        return np.asarray(B.T @ (T @ B))
+    S = G @ B
+    return np.asarray(S.T @ S)
