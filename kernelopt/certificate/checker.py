@@ -1,7 +1,7 @@
 """The parts of the proof of a bound: free columns that vanish, dual cones, and dual norms of Aᵀν, each with rounding.
 
 Nothing here searches for multipliers or repairs them. Every inequality is proven with rounding included. The rows and
-columns are those of `pieces_checker`; docs/certificates.md proves each formula.
+columns are those of `pieces_checker`; docs/proofs.md proves each formula.
 """
 
 from __future__ import annotations
