@@ -35,7 +35,8 @@ class SmoothPart:
 
 @dataclass(frozen=True, eq=False)
 class StatedCones:
-    """Cone data as cvxpy makes them, with the columns of u, t and y; `data` knows how they depend on parameters."""
+    """Cone data as cvxpy makes them, with the columns of u, t and y; `data` knows how they depend on parameters, of
+    which some are `wanted`."""
 
     P: sp.csc_array
     c: Array
@@ -47,6 +48,7 @@ class StatedCones:
     y: tuple[Ints, ...]
     smooth: tuple[SmoothPart, ...]
     data: ConeData
+    wanted: tuple[cp.Parameter, ...]
 
     @cached_property
     def by_rows(self) -> sp.csr_array:
@@ -119,6 +121,7 @@ def stated_cones(form: CanonicalForm, wanted: list[cp.Parameter]) -> StatedCones
         tuple(map(of, form.y)),
         tuple(smooth),
         data,
+        tuple(wanted),
     )
 
 

@@ -80,13 +80,10 @@ def settled(data: StatedCones, x: Array) -> Settled:
 
 
 def _prices(data: StatedCones) -> tuple[sp.csc_array, Array]:
-    """The quadratic and the linear costs that parameters may give auxiliary columns without a price, of size 1."""
-    program, deltas = data.data.program, {}
-    for number in program.param_id_to_col:
-        parameter = program.id_to_param.get(number)
-        if parameter is not None and (parameter.is_nonneg() or parameter.is_nonpos()):
-            deltas[number] = np.full(parameter.shape, 1.0 if parameter.is_nonneg() else -1.0)
-    n = len(data.c)
+    """The quadratic and the linear costs that wanted parameters may give auxiliary columns without a price, of size
+    1."""
+    n, signed = len(data.c), [p for p in data.wanted if p.is_nonneg() or p.is_nonpos()]
+    deltas = {p.id: np.full(p.shape, 1.0 if p.is_nonneg() else -1.0) for p in signed}
     if not deltas:
         return sp.csc_array((n, n)), np.zeros(n)
     dP, dc, *_ = data.data.moved(deltas)
