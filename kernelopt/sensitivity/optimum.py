@@ -163,6 +163,8 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
         )
     faces = active.faces(data, data.b - data.A @ best.x, unpriced.multipliers(best.z, units[1]), units)
     tight = unpriced.tight(faces)
+    if np.any((unpriced.rows >= 0) & ~tight):  # equations do not determine all of them: Newton's steps moved these
+        best = replace(best, x=settled(data, best.x).x)
     return replace(best, faces=faces, units=units, leaving=_leaving(best, spans), whole=spans, tight=tight)
 
 

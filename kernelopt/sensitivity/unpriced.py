@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import splu
 
 from kernelopt.compiler.conic_form import Cones
 from kernelopt.sensitivity.active import APEX, BOUNDARY, Faces
@@ -21,6 +22,7 @@ from kernelopt.support.types import Array, Bools, Ints
 # Relative to the largest cost: those of smaller weights have multipliers without digits, beside which slacks of a
 # polished point decide nothing.
 SMALL = 1e-5
+RIDGE, STEPS = 1e-9, 5  # of the system of the polished minimum, and its corrections, which undo the ridge
 
 
 class Settled(NamedTuple):
@@ -76,7 +78,27 @@ def settled(data: StatedCones, x: Array) -> Settled:
         return nothing
     x, z = x.copy(), np.zeros(m)
     x[moving], z[part] = unit * np.asarray(found.x), np.asarray(found.z)
+    linear = np.arange(m) < data.cones.zero + data.cones.nonneg
+    plain = moving & ~np.isin(columns, rows[~linear])  # without curved cones, whose equations tell all
+    if P.nnz and plain.any():
+        equal = np.zeros(m, dtype=bool)
+        equal[part] = (z[part] > np.asarray(found.s)) | (part < data.cones.zero)
+        held = np.flatnonzero(equal & np.isin(rows, columns[plain]))
+        P, c, A = P[plain[moving]][:, plain[moving]], c[plain[moving]], sp.csr_array(data.A)[held]
+        x[plain] = _polished(P, c, A[:, plain], data.b[held] - A[:, ~plain] @ x[~plain], x[plain])
     return Settled(x, z, rows, columns)
+
+
+def _polished(P: sp.sparray, c: Array, A: sp.sparray, b: Array, x: Array) -> Array:
+    """x near the minimum of ½xᵀPx + cᵀx on Ax = b, exactly there: a gap of 1e-11 leaves errors of its root."""
+    n, count = A.shape[1], A.shape[0]
+    K = sp.block_array([[P + RIDGE * sp.eye_array(n), A.T], [A, -RIDGE * sp.eye_array(count)]], format="csc")
+    step, factor = np.zeros(n + count), splu(K)
+    right = np.concatenate([-(P @ x) - c, b - A @ x])
+    for _ in range(STEPS):
+        here = np.concatenate([P @ step[:n] + A.T @ step[n:], A @ step[:n]])
+        step = step + factor.solve(right - here)
+    return np.asarray(x + step[:n])
 
 
 def _prices(data: StatedCones) -> tuple[sp.csc_array, Array]:

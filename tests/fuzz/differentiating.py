@@ -51,16 +51,19 @@ PENALTIES = ["squared", "unsquared", "ball"]
 
 
 class Case:
-    """A problem with λ, weights w of its rows and a constant c in its constraint, and a criterion at other points."""
+    """A problem with λ, weights w of its rows and a constant c in its constraint, and a criterion at other points.
 
-    def __init__(self, loss, constraint="none", penalty="squared", seed=0):
+    The first `left_out` rows have weight 0.
+    """
+
+    def __init__(self, loss, constraint="none", penalty="squared", seed=0, left_out=0):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-2, 2, size=(N, 1))
         y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=N)
         self.y = np.where(y > 0, 1.0, -1.0) if loss in LABELS else y
         self.lam = cp.Parameter(nonneg=True, value=0.3, name="lam")
         self.c = cp.Parameter(value=0.15, name="c")
-        self.w = cp.Parameter(N, nonneg=True, value=rng.uniform(0.5, 1.5, N), name="w")
+        self.w = cp.Parameter(N, nonneg=True, value=rng.uniform(0.5, 1.5, N) * (np.arange(N) >= left_out), name="w")
         self.theta, self.b = ko.Theta(ko.kernels.Gaussian(sigma=0.8)), cp.Variable(name="b")
         grid = np.linspace(-2, 2, 12)[:, None]
         g = self.theta(grid) + self.b
@@ -87,10 +90,10 @@ def compared(seed):
     and the largest estimate, relative to the gradient; nothing where there is no derivative."""
     rng = np.random.default_rng(seed)
     name = list(LOSSES)[seed % len(LOSSES)]
-    constraint, penalty = CONSTRAINTS[rng.integers(4)], PENALTIES[rng.integers(3)]
+    constraint, penalty, left_out = CONSTRAINTS[rng.integers(4)], PENALTIES[rng.integers(3)], int(rng.integers(4))
     gradients = []
     for tol in (10.0 ** -rng.uniform(2, 9), 1e-10):
-        case = Case(name, constraint, penalty, seed=seed)
+        case = Case(name, constraint, penalty, seed=seed, left_out=left_out)
         case.problem.solve(tol=tol)
         gradients.append(ko.gradient(case.problem, case.criterion, [case.lam, case.w]))
     one, other = gradients
