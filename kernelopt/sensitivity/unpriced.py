@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from kernelopt.compiler.conic_form import Cones
+from kernelopt.errors import KernelOptError
 from kernelopt.sensitivity.active import APEX, BOUNDARY, Faces
 from kernelopt.sensitivity.stated_cones import StatedCones
 from kernelopt.solvers.cone_program import answered
@@ -22,6 +23,10 @@ from kernelopt.support.types import Array, Bools, Ints
 # Relative to the largest cost: those of smaller weights have multipliers without digits, beside which slacks of a
 # polished point decide nothing.
 SMALL = 1e-5
+UNSETTLED = (
+    "Expected terms of weight 0 with a known value at the answer, for the derivative by their weight; none was found. "
+    "Take a small weight, such as 1e-3."
+)
 RIDGE, STEPS = 1e-9, 5  # of the system of the polished minimum, and its corrections, which undo the ridge
 
 
@@ -56,7 +61,10 @@ class Settled(NamedTuple):
 
 
 def settled(data: StatedCones, x: Array) -> Settled:
-    """The unpriced columns at what the predictions, norms and variables of x make them."""
+    """The unpriced columns at what the predictions, norms and variables of x make them.
+
+    Raises KernelOptError for variables that have no price themselves, and where a least value is not found.
+    """
     m, n = data.A.shape
     nothing = Settled(x, np.zeros(m), np.full(m, -1), np.full(n, -1))
     P, c = _prices(data)
@@ -64,6 +72,7 @@ def settled(data: StatedCones, x: Array) -> Settled:
     if not len(unpriced):
         return nothing
     rows, columns = _groups(data, unpriced)
+    _require_priced(data, rows)
     part, blocks = np.flatnonzero(rows >= 0), _cones(data.cones, rows >= 0)
     moving = columns >= 0
     A = sp.csc_array(sp.csr_array(data.A)[part])
@@ -72,10 +81,10 @@ def settled(data: StatedCones, x: Array) -> Settled:
     P, c = (P + data.P / price)[moving][:, moving], (c + data.c / price)[moving]
     try:
         found = answered(sp.triu(unit * P, format="csc"), c, sp.csc_array(A[:, moving]), right / unit, blocks)
-    except ArithmeticError:
-        return nothing
+    except ArithmeticError as error:
+        raise KernelOptError(UNSETTLED) from error
     if str(found.status) not in ("Solved", "AlmostSolved"):
-        return nothing
+        raise KernelOptError(UNSETTLED)
     x, z = x.copy(), np.zeros(m)
     x[moving], z[part] = unit * np.asarray(found.x), np.asarray(found.z)
     linear = np.arange(m) < data.cones.zero + data.cones.nonneg
@@ -101,21 +110,60 @@ def _polished(P: sp.sparray, c: Array, A: sp.sparray, b: Array, x: Array) -> Arr
     return np.asarray(x + step[:n])
 
 
+def _require_priced(data: StatedCones, rows: Ints) -> None:
+    """Raise KernelOptError for a variable that stands in terms without a price only, and costs nothing by itself."""
+    entries = sp.coo_array(data.A)
+    elsewhere = np.abs(data.c) + np.asarray(data.sizes[0].sum(axis=0)).ravel()
+    np.add.at(elsewhere, entries.coords[1], np.where(rows[entries.coords[0]] < 0, np.abs(entries.data), 0.0))
+    inside = np.zeros(len(elsewhere))
+    np.add.at(inside, entries.coords[1], np.where(rows[entries.coords[0]] >= 0, np.abs(entries.data), 0.0))
+    for columns in data.y:
+        if np.any((inside[columns] > 0) & (elsewhere[columns] == 0)):
+            raise KernelOptError(
+                "Expected variables that the problem determines; one stands only in terms whose weight is 0, where the "
+                "derivative by the weight depends on it. Take a small weight, such as 1e-3."
+            )
+
+
 def _prices(data: StatedCones) -> tuple[sp.csc_array, Array]:
-    """The quadratic and the linear costs that wanted parameters may give auxiliary columns without a price, of size
-    1."""
+    """The quadratic and the linear costs, of size 1, of auxiliary columns that have no price, and that wanted
+    parameters may give one: in the objective, or as parts of constraints and of other terms."""
     n, signed = len(data.c), [p for p in data.wanted if p.is_nonneg() or p.is_nonpos()]
     deltas = {p.id: np.full(p.shape, 1.0 if p.is_nonneg() else -1.0) for p in signed}
     if not deltas:
         return sp.csc_array((n, n)), np.zeros(n)
-    dP, dc, *_ = data.data.moved(deltas)
-    bends = np.asarray(data.sizes[0].sum(axis=0)).ravel()
-    free = _auxiliary(data)
+    dP, dc, dA, _ = data.data.moved(deltas)
+    bends, free = np.asarray(data.sizes[0].sum(axis=0)).ravel(), _auxiliary(data)
     for size in (np.abs(data.c), bends):
         free &= size <= SMALL * float(size.max(initial=0.0))
+    used = sp.coo_array(dA)
+    used.eliminate_zeros()
+    i, j = used.coords
+    entries = np.abs(np.asarray(data.by_rows[i, j])).ravel() if len(i) else np.zeros(0)
+    lengths = abs(data.by_rows).max(axis=1).toarray().ravel() if data.A.nnz else np.zeros(len(data.b))
+    free[j[entries > SMALL * lengths[i]]] = False
     only = sp.diags_array(free.astype(float))
     largest = max(float(abs(dP).max()) if dP.nnz else 0.0, float(np.abs(dc).max(initial=0.0))) or 1.0
-    return sp.csc_array(only @ dP @ only / largest), np.where(free, dc / largest, 0.0)
+    costs, towards = dc / largest, _towards(data.cones, len(data.b))[i]
+    np.add.at(costs, j, np.where(towards == 0, 1.0, towards * np.sign(used.data)))
+    return sp.csc_array(only @ dP @ only / largest), np.where(free, costs, 0.0)
+
+
+def _towards(cones: Cones, m: int) -> Array:
+    """For each row of Ax + s = b, whether a larger entry of Ax makes it harder (1) or easier (−1) to meet; 0 where that
+    depends, as within norms, which take convex arguments ≥ 0."""
+    found = np.zeros(m)
+    for kind, rows, _ in cones.slices:
+        match kind:
+            case "nonneg":
+                found[rows] = 1.0
+            case "soc":
+                found[rows.start] = 1.0
+            case "exp":
+                found[rows.start : rows.stop : 3], found[rows.start + 2 : rows.stop : 3] = -1.0, 1.0
+            case "power":
+                found[rows.start : rows.start + 2] = 1.0
+    return found
 
 
 def _auxiliary(data: StatedCones) -> Bools:

@@ -190,6 +190,7 @@ CLARABEL_STATUSES = {
 }  # fmt: skip
 # The accuracy of a relaxation that Clarabel does not solve better, and what counts as almost solved, of the tolerance.
 SOLVED, ALMOST = 1e-2, 1e-1
+WIDE = 100.0  # intervals of integers longer than this are moved to where the relaxation puts them
 GAP = 0.5  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
 
 
@@ -364,6 +365,11 @@ def _by_branch_and_bound(
     assert first is not None
     n = len(relaxed.lower)
     found.data["int_vars_idx"] = integer_boxes.beside(found.data, range(first, first + n))
+    lower, upper, origin, added = relaxed.lower, relaxed.upper, np.zeros(len(found.data["c"])), 0.0
+    if np.any(upper - lower > WIDE):
+        origin = _whole_origin(found, relaxed.problem, ours, deadline)
+        added = integer_boxes.shifted(found.data, origin)
+        lower, upper = (bound - origin[first : first + n] for bound in (lower, upper))
     of_x, kappa = equilibrate(found.data, found.data["int_vars_idx"])
     pins = integer_boxes.pins(found.data, first, n)
     if integer_boxes.lacks_integers(found.data, pins):
@@ -386,12 +392,12 @@ def _by_branch_and_bound(
         point = _ClarabelPoint(raw, without=added, status=None if status == Status.OPTIMAL else "AlmostSolved")
         return branch_and_bound.Relaxed(status, x[first : first + n], raw.obj_val, bound, point)
 
-    answer = branch_and_bound.search(
-        on_box, relaxed.lower, relaxed.upper, lambda value: GAP * tol * max(1.0, abs(value))
-    )
+    answer = branch_and_bound.search(on_box, lower, upper, lambda value: GAP * tol * max(1.0, abs(value)))
     stats = CvxpyStats(BRANCH_AND_BOUND, solve_time=clock.now() - began)
+    bound = found.offset + added + kappa * answer.bound
     if answer.kept is None:
-        return Answer(answer.status, False, stats, bound=found.offset + kappa * answer.bound)
+        return Answer(answer.status, False, stats, bound=bound)
+    answer.kept.x = np.asarray(answer.kept.x) + origin / of_x
     solution = found.solution(answer.kept, (of_x, 1.0))
     solution.dual_vars = {}  # those of a box are none of the problem
     with np.errstate(all="ignore"):
@@ -399,7 +405,18 @@ def _by_branch_and_bound(
     relaxed.take()
     has_point = _is_placed(problem)
     status = answer.status if has_point else Status.USER_LIMIT
-    return Answer(status, has_point, stats, bound=found.offset + kappa * answer.bound)
+    return Answer(status, has_point, stats, bound=bound)
+
+
+def _whole_origin(found: Compiled, problem: cp.Problem, ours: dict[str, Any], deadline: float) -> Array:
+    """The integers next to the relaxation's, and 0 in all other columns; 0 where the relaxation has no point."""
+    data = dict(found.data)
+    units, _ = equilibrate(data, [])
+    raw = found._replace(data=data).answer(problem, {"warm_start": False}, ours, deadline - clock.now())
+    x, whole, origin = units * np.asarray(raw.x), found.data["int_vars_idx"], np.zeros(len(units))
+    if CLARABEL_STATUSES.get(str(raw.status)) == Status.OPTIMAL and np.isfinite(x).all():
+        origin[whole] = np.round(x[whole])
+    return origin
 
 
 def _told_bound(found: Compiled, raw: Any, kappa: float) -> float:

@@ -395,3 +395,39 @@ def test_a_solver_that_breaks_down_has_failed():
     problem = ko.Problem(cp.Minimize(-cp.sum(theta(X))), [z >= 0])
     problem.solve()
     assert problem.status in ("unbounded", "user_limit")
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6])
+@pytest.mark.parametrize("misfit", [cp.norm, cp.norm_inf, cp.norm1, cp.sum_squares])
+def test_integers_far_from_0(misfit, size):
+    """A relaxation that is exact to 1e-8 of 1e6 would call any integers optimal, with a bound of its own."""
+    rng = np.random.default_rng(4)
+    points, z = rng.normal(size=(5, 1)), cp.Variable(2, integer=True)
+    targets = rng.normal(size=5) + np.repeat([-0.7 * size, 0.4 * size], [2, 3])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+
+    def problem(z, constraints):
+        levels = cp.hstack([z[0], z[0], z[1], z[1], z[1]])
+        objective = misfit(targets - theta(points) - levels) + 0.3 * ko.sum_squares(theta)
+        return ko.Problem(cp.Minimize(objective), constraints)
+
+    stated = problem(z, [z >= -size, z <= size])
+    stated.solve()
+    centre = np.round([targets[:2].mean(), targets[2:].mean()])
+    near = [centre + np.array([i, j]) for i in range(-2, 3) for j in range(-2, 3)]
+    assert stated.value == pytest.approx(min(problem(one, []).solve() for one in near), rel=1e-6)
+    assert stated.status == "optimal"
+
+
+def test_a_quadratic_form_of_integers_far_from_0():
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), cp.Variable(2, integer=True)
+    M, at = np.array([[2.0, 0.9], [0.9, 1.0]]), np.array([5000.3, -3000.6])
+    objective = cp.quad_form(z - at, M) + cp.sum_squares(Y - theta(X)) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [z >= -1e4, z <= 1e4])
+    problem.solve()
+    best = min(
+        ((np.array([i, j]) - at) @ M @ (np.array([i, j]) - at), i, j)
+        for i in range(4995, 5006)
+        for j in range(-3006, -2995)
+    )
+    assert z.value.tolist() == list(best[1:]) and problem.status == "optimal"
