@@ -547,7 +547,7 @@ class Problem(Statement, Answered):
         given = {theta: f for theta, f in functions.items() if f is not None}
         canonical = self._private_form(as_stated=True)
         if self._spectral is not None:
-            return principal_components.audit(self._spectral, given, self._own_certificate(), tol)
+            return principal_components.audit(self._spectral, given, self._own_certificate()[0], tol)
         report = verification.audit(canonical, self._outer(as_stated=True), given, tol, self._own_certificate)
         return replace(report, checks=(*report.checks, *self._proofs()))
 
@@ -561,15 +561,15 @@ class Problem(Statement, Answered):
             found.append(Check(f"everywhere in {box.text}", max(0.0, -least.bound), least.rounding, note))
         return found
 
-    def _own_certificate(self) -> Certificate | None:
-        """The certificate of a new solve of the same problem, which leaves the values of θ and the variables as they
-        are."""
+    def _own_certificate(self) -> tuple[Certificate | None, Mapping[int, tuple[Any, ...]]]:
+        """The certificate and the multipliers of constraints of a new solve of the same problem, which leaves values as
+        they are."""
         twin, restore = Problem(self.objective, self._imposed), self._keep()
         try:
             twin.solve()
         finally:
             restore()
-        return twin.certificate
+        return twin.certificate, {} if twin._point is None else twin._point.duals
 
     # ---------------------------------------------------------------- derivatives
 

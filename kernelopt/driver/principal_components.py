@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import inf, isfinite, nan
 
 import numpy as np
@@ -114,7 +115,7 @@ def audit(form: SpectralForm, functions: Mapping[Theta, Function], best: Certifi
     """Check a function that was fitted elsewhere; `best` is the certificate of an answer of our own."""
     reduction, point = verification.placed(form.form, functions, ())
     point = representer.valued(form.form, point)
-    found = None if best is None else verification.against(best, point.value)
+    found = None if best is None else replace(best, bare=None, lower=point.value)
     return Report(tuple(_checks(reduction, form, point, found, tol)), found)
 
 

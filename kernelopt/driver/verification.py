@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
 from kernelopt.certificate import Certificate, Request, certify, certify_again
+from kernelopt.certificate.attained import upper_bound
 from kernelopt.certificate.multipliers import lengths_of, row_coefficients
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import canonical_form, integers, representer
@@ -158,12 +160,13 @@ def verify(  # noqa: PLR0917
 
 def audit(
     form: CanonicalForm, data: Outer | None, functions: dict[Theta, Function], tol: float,
-    ours: Callable[[], Certificate | None],
+    ours: Callable[[], tuple[Certificate | None, Mapping[int, tuple[Any, ...]]]],
 ) -> Report:  # fmt: skip
     """Check functions that were fitted elsewhere: predictions and norms from the kernel, feasibility, and the gap.
 
     Where the centers are rows of the problem and θ has one norm, the coefficients give multipliers, ν = (μ/‖θ‖)α for
-    θ = Aᵀα. Where these leave the gap open, the certificate of an answer of our own gives the lower bound.
+    θ = Aᵀα. Where these leave the gap open, the certificate of an answer of our own gives the lower bound, and its
+    multipliers of constraints what violations cost.
     """
     reduction, point = placed(form, functions, form.users_values())
     filled = _with_others(form, point)
@@ -183,10 +186,11 @@ def audit(
     violation = representer.violation(reduction, point, data.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
     found = None if known is None else certify(reduction, data, replace(point, nu=known))
-    lower = ours() if found is None or not found.closes(tol) else None
-    if lower is not None:
-        moved = against(lower, point.value if violation <= FEASIBLE else data.sign * np.inf)
-        found = moved if found is None or not found.absolute_gap <= moved.absolute_gap else found
+    if found is None or not found.closes(tol):
+        lower, duals = ours()
+        moved = None if lower is None else against(lower, reduction, data, replace(point, duals=duals))
+        better = moved is not None and (found is None or not found.absolute_gap <= moved.absolute_gap)
+        found = moved if better else found
     checks.append(gap(found, tol) if found is not None else Check("duality gap", np.inf, tol, "no lower bound"))
     # The rank here would be that of the audited θ alone, which says nothing about Q.
     return Report(tuple(checks), None if found is None else replace(found, ranks=()))
@@ -612,7 +616,21 @@ def _multipliers_from_coefficients(reduction: Reduction, data: Outer, point: Ite
     return tuple(found)
 
 
-def against(lower: Certificate, value: float) -> Certificate:
-    """A certificate of our own answer, with another one's value as the upper bound."""
-    bare = replace(lower, bare=None)
-    return replace(bare, lower=value) if lower.maximize else replace(bare, upper=value)
+def against(lower: Certificate, reduction: Reduction, data: Outer, point: Iterate) -> Certificate:
+    """A certificate of our own answer, with the value of another point as the upper bound.
+
+    Violations cost twice the first order in the answer's multipliers. A value beyond the bound is that of a point which
+    is not feasible, and bounds nothing.
+    """
+    there, sign = upper_bound(reduction, data, point), data.sign
+    value = sign * point.value + there.widened if isfinite(there.upper) else inf
+    proven = -lower.upper if lower.maximize else lower.lower
+    loose = value == inf or (not there.is_feasible and value < proven)
+    assumed = (f"no {'lower' if lower.maximize else 'upper'} bound: constraints hold too loosely",) if loose else ()
+    told = () if there.is_feasible else (f"constraints met to {max(there.violations, default=0.0):.1e}",)
+    found = replace(
+        lower, bare=None, violations=there.violations, is_feasible=there.is_feasible, widened=there.widened,
+        rests_on=(*lower.rests_on, *told), assumptions=(*lower.assumptions, *assumed),
+    )  # fmt: skip
+    value = inf if loose else value
+    return replace(found, lower=-value) if lower.maximize else replace(found, upper=value)

@@ -542,3 +542,24 @@ def test_right_answers_in_small_units_pass(seed):
     problem.solve()
     assert problem.status == "optimal"
     assert problem.verify()["θ ∈ Rᵖ solved"].passed
+
+
+@pytest.mark.parametrize("scale", [1 - 3e-7, 1 - 1e-6, 1 + 1e-6])
+@pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
+def test_an_audited_function_that_misses_an_equation(goal, scale):
+    """Its value is below the optimum: what meeting Σf = 3 costs is added, by our own multipliers."""
+    rng = np.random.default_rng(15)
+    points, labels = rng.normal(size=(20, 2)), np.where(rng.normal(size=20) > 0, 1, -1)
+    sign = 1 if goal is cp.Minimize else -1
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    loss = cp.sum(cp.logistic(-cp.multiply(labels, theta(points)))) + 0.3 * ko.sum_squares(theta)
+    problem = ko.Problem(goal(sign * loss), [cp.sum(theta(points)) == 3])
+    problem.solve(tol=1e-9)
+    optimum, K = problem.value, theta.kernel(points)
+    coefficients = np.linalg.solve(K + 1e-12 * np.eye(20), theta.value(points))
+    theta.value = ko.Function(theta.kernel, points, scale * coefficients)
+    report = problem.verify()
+    found = report.certificate
+    assert found.lower <= optimum <= found.upper and found.relative_gap < 1e-6
+    assert found.violation == pytest.approx(3 * abs(scale - 1), rel=1e-2) and not found.is_feasible
+    assert "constraints met to" in str(found)
