@@ -298,6 +298,28 @@ class SmoothLoss:
         self.rounding = max(self.rounding, self._rounding_of_values(u, data, steps, defined))
         self._compare("gradient", "value", (u, data, steps), gradient, defined)
         self._compare("hessian", "gradient", (u, data, steps), second, defined)
+        if self.is_convex:
+            self._require_slopes(u, data, value, gradient)
+
+    def _require_slopes(self, u: Array, data: tuple[Array, ...], value: Array, gradient: Array) -> None:
+        """Raise DataError where a value changes by what no convex function with these gradients does:
+        g(a)(b − a) ≤ ℓ(b) − ℓ(a) ≤ g(b)(b − a) for neighbours a < b. Between them pieces may have missed each other."""
+        order = np.lexsort((u, *data))
+        a, b = order[:-1], order[1:]
+        width = u[b] - u[a]
+        alike = np.all([d[a] == d[b] for d in data], axis=0) & (width > 0) if data else width > 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            change, low, high = value[b] - value[a], gradient[a] * width, gradient[b] * width
+            sizes = np.abs(value[a]) + np.abs(value[b]) + np.abs(low) + np.abs(high)
+            off = np.maximum(low - change, change - high)
+            wrong = alike & (off > ACCURACY * sizes + 100 * np.finfo(float).eps + MEASURED * self.rounding)
+        if wrong.any():
+            i = int(np.argmax(np.where(wrong, off, 0.0)))
+            raise DataError(
+                f"Expected {self.name}, declared convex, to change by {low[i]:.6g} to {high[i]:.6g}, as its gradients "
+                f"say, from {_point(u, data, a[i])} to u = {u[b[i]]:.6g}; got {change[i]:.6g}. Pieces of a loss must "
+                'meet where they join; or declare curvature="nonconvex".'
+            )
 
     def _sample(self, u: Array, data: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], Array]:
         """Points u inside of the domain, their data, and steps of differences.

@@ -581,9 +581,8 @@ class _NormSearch:
         sigma, kappa = self.outer.units
         # R = P + c/‖θ‖ for a θ that predicts about σ, and for a bound the R with R‖θ‖² = κ at ‖θ‖ = L.
         length = sigma / self.root_scale
-        guess = (
-            self.curvature + self.slope / length + (kappa / self.limit / self.limit if isfinite(self.limit) else 0.0)
-        )
+        bounded = kappa / self.limit / self.limit if isfinite(self.limit) else 0.0
+        guess = self.curvature + self.slope / length + bounded if length > 0 else inf
         guess = start.R if start is not None and start.R > 0 else guess
         if not 0 < guess < inf:
             raise SolverError(

@@ -18,6 +18,7 @@ from kernelopt.support.types import Array, Ints
 ROUNDS, STEPS = 4, 60  # of weights, and of least squares with each
 DAMPING = 1e-3  # what no entry moves stays at 1
 SMALLER = 0.1  # weight of entries below 1, beside those above: kernels have many small entries
+MANY, FEW = 100_000, 20  # entries of A from which a part of them stands for all, but of rows and columns with few
 NEGLIGIBLE = 2.0**-30  # relative to the largest of their row and of their column: entries of A that count as 0
 BOUNDS = ("lower_bounds", "upper_bounds")
 
@@ -124,10 +125,14 @@ def _logarithms(data: dict[str, Any], parts: Sequence[ConeRows], whole: Sequence
 
 
 def _without_negligible(A: Any) -> sp.coo_array:
-    """The entries of A that are not small beside both the largest entry of their row and that of their column."""
+    """The entries of A that are not small beside both the largest entry of their row and that of their column; of MANY
+    ones some, besides those of rows and columns with few entries."""
     A = sp.coo_array(A)
     size, of_rows, of_columns = np.abs(A.data), np.zeros(A.shape[0]), np.zeros(A.shape[1])
     np.maximum.at(of_rows, A.row, size)
     np.maximum.at(of_columns, A.col, size)
     kept = size >= NEGLIGIBLE * np.minimum(of_rows[A.row], of_columns[A.col])
+    if len(size) > MANY:
+        few = np.minimum(np.bincount(A.row, kept)[A.row], np.bincount(A.col, kept)[A.col]) <= FEW
+        kept &= few | (np.random.default_rng(0).random(len(size)) < MANY / len(size))
     return sp.coo_array((A.data[kept], (A.row[kept], A.col[kept])), shape=A.shape)

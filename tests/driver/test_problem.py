@@ -663,3 +663,12 @@ def test_a_parameter_of_another_problem_is_told_from_those_of_this_one(known, wo
     known, other = [cp.Parameter(name=name) for name in known], cp.Parameter(name="other")
     with pytest.raises(ParameterError, match=words), values.of_parameters({other: 1.0}, known):
         pass
+
+
+@np.errstate(over="ignore")
+def test_kernel_values_whose_trace_overflows():
+    theta = ko.Theta(3e307 * ko.kernels.Gaussian(sigma=1.0))
+    f = theta(np.arange(12.0)[:, None])
+    problem = ko.Problem(cp.Minimize(cp.norm1(f - 1) + 1e-155 * ko.norm(theta)), [cp.sum(f) == 0.3])
+    problem.solve()
+    assert problem.status != "optimal"

@@ -929,3 +929,10 @@ def test_pieces_that_do_not_meet(jump):
     loss = ko.SmoothLoss(lambda u, y: (u - y) ** 2 + jump * (u > y), lambda u, y: 2 * (u - y), lambda u, y: 2 + 0 * u)
     with pytest.raises(DataError, match=r"to be continuous; .* its value jumps from .*Pieces of a loss must meet"):
         loss(ko.Theta(ko.kernels.Gaussian(sigma=1.0))(np.arange(4.0)[:, None]), np.array([3.0, 0.0, 4.0, 1.0]))
+
+
+@pytest.mark.parametrize("at", [0.03, 0.5, 1.2, -0.7])
+def test_pieces_that_do_not_meet_between_the_points_of_the_check(at):
+    loss = ko.SmoothLoss(lambda u, y: (u - y) ** 2 - 5 * (u > y + at), lambda u, y: 2 * (u - y), lambda u, y: 2 + 0 * u)
+    with pytest.raises(DataError, match=r"declared convex, to change by .* as its gradients say.*Pieces of a loss"):
+        loss(ko.Theta(ko.kernels.Gaussian(sigma=1.0))(np.arange(4.0)[:, None]), np.array([3.0, 0.0, 4.0, 1.0]))

@@ -162,3 +162,39 @@ def test_criteria_with_sparse_constants(atom):
     D = np.diff(np.eye(N), axis=0)
     dense, sparse = (ko.gradient(problem, cp.sum(atom(A @ theta(X))), [lam])[lam] for A in (D, sp.csr_array(D)))
     assert sparse == pytest.approx(dense, rel=1e-12) and dense != 0
+
+
+WITHIN = {
+    "norm in a constraint": lambda f, t, c: ([cp.norm1(f) + c * cp.norm(f) <= 1], 0.0),
+    "exp in a constraint": lambda f, t, c: ([cp.norm(f) + c * cp.sum(cp.exp(f)) <= 1], 0.0),
+    "norm beside the norm of θ": lambda f, t, c: ([ko.norm(t) + c * cp.norm(f) <= 0.5], 0.0),
+    "norm in exp": lambda f, t, c: ([], cp.exp(c * cp.norm(f - 1))),
+    "norm in a square": lambda f, t, c: ([], cp.square(1 + c * cp.norm(f - 1))),
+    "abs in pos": lambda f, t, c: ([], cp.sum(cp.pos(1 - f + c * cp.abs(f)))),
+    "log in a maximum": lambda f, t, c: ([], cp.maximum(cp.sum(f[:2]), 0.5 + c * cp.sum(cp.logistic(f)))),
+    "root in an inverse": lambda f, t, c: ([], cp.inv_pos(1 + c * cp.sum(cp.sqrt(f + 5)))),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_weights_of_0_within_constraints_and_atoms(name):
+    theta, c = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=0.0)
+    f = theta(X)
+    constraints, term = WITHIN[name](f, theta, c)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - Y) + term + 0.5 * ko.sum_squares(theta)), constraints)
+    for criterion in (problem.objective, cp.sum_squares(f)):
+        problem.solve(tol=1e-9)
+        found = ko.gradient(problem, criterion, [c])
+        assert found.is_differentiable
+        assert found[c] == pytest.approx(slope(problem, criterion, c, np.array(1e-4)), rel=1e-3, abs=1e-6)
+
+
+def test_a_variable_of_a_term_without_weight():
+    theta, v, c = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Parameter(nonneg=True, value=0.0)
+    f, lam = theta(X), cp.Parameter(nonneg=True, value=0.5)
+    term = cp.norm1(f - v) + cp.abs(v)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - Y) + c * term + lam * ko.sum_squares(theta)))
+    problem.solve()
+    assert ko.gradient(problem, problem.objective, [lam])[lam] == pytest.approx(ko.sum_squares(theta).value, rel=1e-5)
+    with pytest.raises(KernelOptError, match="variables that the problem determines"):
+        ko.gradient(problem, problem.objective, [c])

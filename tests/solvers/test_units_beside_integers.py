@@ -54,6 +54,17 @@ def test_cones_keep_what_they_say(unit):
     assert s[: before["dims"].zero] == pytest.approx(0.0, abs=1e-7 * unit)
 
 
+def test_units_of_a_large_matrix_are_those_of_a_part_of_it():
+    """Entries of size 1 but for the units of their row and column; most of them are left out."""
+    rng, n = np.random.default_rng(0), 500
+    rows, columns = 10.0 ** rng.uniform(-5, 5, n), 10.0 ** rng.uniform(-5, 5, n)
+    A = sp.csc_array(rows[:, None] * rng.uniform(0.5, 2, (n, n)) * columns)
+    data = {"A": A, "b": np.zeros(n), "c": np.zeros(n), "dims": dims(zero=n)}
+    equilibrate(data, [])
+    found = np.abs(data["A"].toarray())
+    assert found.min() > 0.05 and found.max() < 20
+
+
 def test_without_entries():
     data = {"A": sp.csc_array((0, 2)), "b": np.zeros(0), "c": np.zeros(2), "dims": dims()}
     D, kappa = equilibrate(data, [])
