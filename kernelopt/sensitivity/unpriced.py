@@ -67,11 +67,11 @@ def settled(data: StatedCones, x: Array) -> Settled:
     """
     m, n = data.A.shape
     nothing = Settled(x, np.zeros(m), np.full(m, -1), np.full(n, -1))
-    P, c = _prices(data)
+    P, c, nearly = _prices(data)
     unpriced = np.flatnonzero((c != 0) | (P.diagonal() != 0))
     if not len(unpriced):
         return nothing
-    rows, columns = _groups(data, unpriced)
+    rows, columns = _groups(data, nearly, unpriced)
     _require_priced(data, rows)
     part, blocks = np.flatnonzero(rows >= 0), _cones(data.cones, rows >= 0)
     moving = columns >= 0
@@ -125,13 +125,14 @@ def _require_priced(data: StatedCones, rows: Ints) -> None:
             )
 
 
-def _prices(data: StatedCones) -> tuple[sp.csc_array, Array]:
+def _prices(data: StatedCones) -> tuple[sp.csc_array, Array, sp.csr_array]:
     """The quadratic and the linear costs, of size 1, of auxiliary columns that have no price, and that wanted
-    parameters may give one: in the objective, or as parts of constraints and of other terms."""
+    parameters may give one: in the objective, or as parts of constraints and of other terms; and the entries of A by
+    which these stand there, which are 0 or tiny."""
     n, signed = len(data.c), [p for p in data.wanted if p.is_nonneg() or p.is_nonpos()]
     deltas = {p.id: np.full(p.shape, 1.0 if p.is_nonneg() else -1.0) for p in signed}
     if not deltas:
-        return sp.csc_array((n, n)), np.zeros(n)
+        return sp.csc_array((n, n)), np.zeros(n), sp.csr_array(data.A.shape)
     dP, dc, dA, _ = data.data.moved(deltas)
     bends, free = np.asarray(data.sizes[0].sum(axis=0)).ravel(), _auxiliary(data)
     for size in (np.abs(data.c), bends):
@@ -141,12 +142,14 @@ def _prices(data: StatedCones) -> tuple[sp.csc_array, Array]:
     i, j = used.coords
     entries = np.abs(np.asarray(data.by_rows[i, j])).ravel() if len(i) else np.zeros(0)
     lengths = abs(data.by_rows).max(axis=1).toarray().ravel() if data.A.nnz else np.zeros(len(data.b))
-    free[j[entries > SMALL * lengths[i]]] = False
+    free[j[entries > SMALL * np.maximum(lengths[i], np.abs(used.data))]] = False
     only = sp.diags_array(free.astype(float))
     largest = max(float(abs(dP).max()) if dP.nnz else 0.0, float(np.abs(dc).max(initial=0.0))) or 1.0
     costs, towards = dc / largest, _towards(data.cones, len(data.b))[i]
     np.add.at(costs, j, np.where(towards == 0, 1.0, towards * np.sign(used.data)))
-    return sp.csc_array(only @ dP @ only / largest), np.where(free, costs, 0.0)
+    nearly = free[j] & (entries > 0)
+    tiny = sp.csr_array((entries[nearly], (i[nearly], j[nearly])), shape=data.A.shape)
+    return sp.csc_array(only @ dP @ only / largest), np.where(free, costs, 0.0), tiny
 
 
 def _towards(cones: Cones, m: int) -> Array:
@@ -173,10 +176,10 @@ def _auxiliary(data: StatedCones) -> Bools:
     return found
 
 
-def _groups(data: StatedCones, unpriced: Ints) -> tuple[Ints, Ints]:
+def _groups(data: StatedCones, nearly: sp.csr_array, unpriced: Ints) -> tuple[Ints, Ints]:
     """For each row, and each column, the number of the unpriced columns that rows, cones and auxiliary columns connect
-    with it, −1 where there are none."""
-    entries, n, auxiliary = sp.coo_array(data.A), len(data.c), _auxiliary(data)
+    with it, −1 where there are none. Entries in `nearly` connect nothing."""
+    entries, n, auxiliary = sp.coo_array(data.A - data.A.multiply(nearly != 0)), len(data.c), _auxiliary(data)
     block = _block_of_rows(data.cones, len(data.b))
     inside = auxiliary[entries.coords[1]] & (entries.data != 0)
     i, j, count = block[entries.coords[0][inside]], entries.coords[1][inside], int(block.max(initial=-1)) + 1

@@ -176,9 +176,10 @@ WITHIN = {
 }
 
 
+@pytest.mark.parametrize("weight", [0.0, 1e-9])
 @pytest.mark.parametrize("name", WITHIN)
-def test_weights_of_0_within_constraints_and_atoms(name):
-    theta, c = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=0.0)
+def test_weights_of_0_within_constraints_and_atoms(name, weight):
+    theta, c = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, value=weight)
     f = theta(X)
     constraints, term = WITHIN[name](f, theta, c)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(f - Y) + term + 0.5 * ko.sum_squares(theta)), constraints)
