@@ -19,6 +19,7 @@ from kernelopt.support.types import Array
 # Relative to the largest kernel value, or eigenvalue: smaller differences are rounding. A kernel that computes in
 # single precision fails.
 TOLERANCE = 1e-10
+STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # of differences, relative to the spread of the points
 
 
 def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
@@ -147,14 +148,18 @@ def _check_derivatives(kernel: Kernel, X: Array, Z: Array) -> None:
 def _check_derivative(kernel: Kernel, X: Array, dx: Order, Z: Array, dz: Order) -> None:
     """Check ∂ by the last column of dx against a central difference in that column."""
     *less, column = dx
-    # With this h, the difference is off by about h² = 1e-10 in theory and eps/h = 2e-11 by rounding: less than the 1e-4
-    # that is allowed.
-    step = np.zeros(X.shape[1])
-    step[column] = h = 1e-5 * max(1.0, float(np.abs(X).max()))
-    above, below = (derivative(kernel, X + s * step, tuple(less), Z, dz) for s in (1, -1))
-    got = derivative(kernel, X, dx, Z, dz)
-    scale = max(float(np.abs(got).max()), float(np.abs(above).max()), 1e-300)
-    error = float(np.abs(got - (above - below) / (2 * h)).max()) / scale
+    got, errors = derivative(kernel, X, dx, Z, dz), []
+    spread = max(float(np.ptp(np.concatenate([X[:, column], Z[:, column]]))), float(np.finfo(float).tiny))
+    # A difference is off by about (step/length scale)², and by eps·size/step: one of these steps suits the scale.
+    for share in STEPS:
+        step = np.zeros(X.shape[1])
+        step[column] = h = share * spread
+        above, below = (derivative(kernel, X + s * step, tuple(less), Z, dz) for s in (1, -1))
+        scale = max(float(np.abs(got).max()), float(np.abs(above).max()), 1e-300)
+        moved = (X[:, column] + h) - (X[:, column] - h)  # as the points were rounded
+        difference = (above - below) / np.where(moved > 0, moved, np.inf)[:, None]
+        errors.append(float(np.abs(got - difference).max()) / scale)
+    error = min(errors)
     _require(
         kernel,
         error < 1e-4,

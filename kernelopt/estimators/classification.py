@@ -77,7 +77,8 @@ class KernelClassifier(Classifier, KernelModel):
     alpha : float > 0
         The coefficient of ‖θ‖².
     class_weight : dict, "balanced" or None
-        Weights of the classes, which multiply those of rows; "balanced" is N/(K·Nₖ), as in scikit-learn.
+        Weights of the classes, which multiply those of rows; "balanced" is W/(K·Wₖ), with the sums W of all weights of
+        rows and Wₖ of a class's, as in scikit-learn's `LogisticRegression`. A class of weight 0 is left out.
     C : float > 0, optional
         scikit-learn's C, in place of alpha: α = 1/(2C).
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
@@ -142,15 +143,9 @@ class KernelClassifier(Classifier, KernelModel):
         """Fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""
         X, y = self._read(X, y)
         weights = row_weights(sample_weight, len(X))
-        self.classes_, numbers = numbered_classes(y, weights)
         if self.class_weight is not None:
-            is_name = isinstance(self.class_weight, str) and self.class_weight == "balanced"
-            if not isinstance(self.class_weight, Mapping) and not is_name:
-                raise OptionError(
-                    f'Expected class_weight to be "balanced", a dict of classes and weights, or None; got '
-                    f"{shown(self.class_weight)}."
-                )
-            sample_weight = weights * compute_sample_weight(self.class_weight, y)
+            sample_weight = weights = weights * self._of_classes(y, weights)
+        self.classes_, numbers = numbered_classes(y, weights)
         sample, kernel, points = self._sample(X, numbers, sample_weight)
         numbers = numbers[sample.rows]
         if isinstance(self.loss, str) and self.loss in JOINT:
@@ -220,6 +215,22 @@ class KernelClassifier(Classifier, KernelModel):
         f = self.decision_function(X)
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
 
+    def _of_classes(self, y: Any, weights: Array) -> Array:
+        """The weight of each row's class; "balanced" ones are in inverse proportion to the weights of its rows."""
+        is_name = isinstance(self.class_weight, str) and self.class_weight == "balanced"
+        if not isinstance(self.class_weight, Mapping) and not is_name:
+            raise OptionError(
+                f'Expected class_weight to be "balanced", a dict of classes and weights, or None; got '
+                f"{shown(self.class_weight)}."
+            )
+        if not is_name:
+            return np.asarray(compute_sample_weight(self.class_weight, y), dtype=float)
+        _, numbers = np.unique(y, return_inverse=True)
+        of_class = np.bincount(numbers, weights)
+        there = of_class > 0
+        share = np.where(there, weights.sum() / (np.count_nonzero(there) * np.where(there, of_class, 1.0)), 0.0)
+        return np.asarray(share[numbers])
+
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, (n, K); for the losses that define it, "log_loss" and "multinomial"."""
@@ -228,8 +239,7 @@ class KernelClassifier(Classifier, KernelModel):
             return np.column_stack([expit(-f), expit(f)])
         if self.loss == "multinomial":
             return np.asarray(softmax(f, axis=1))
-        p = expit(f)
-        return p / p.sum(axis=1, keepdims=True)
+        return np.exp(self.predict_log_proba(X))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:

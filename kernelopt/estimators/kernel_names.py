@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from kernelopt.errors import OptionError
+from kernelopt.errors import DataError, OptionError
 from kernelopt.kernels import Cosine, Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, as_kernel
 from kernelopt.kernels.domains import Vectors
 from kernelopt.support.checks import is_real, shown
@@ -86,7 +86,13 @@ class NamesKernel(ChoosesKernel):
             return 1 / columns
         if isinstance(self.gamma, str) and self.gamma == "scale":
             shares = np.broadcast_to((weights / weights.sum() / columns)[:, None], X.shape)
-            variance = float(np.sum(shares * (X - np.sum(shares * X)) ** 2))
+            with np.errstate(over="ignore"):
+                variance = float(np.sum(shares * (X - np.sum(shares * X)) ** 2))
+            if not variance < np.inf or (variance == 0 and np.ptp(X) > 0):
+                raise DataError(
+                    'Expected points whose variance is in the range of double precision, for gamma="scale"; got '
+                    f"values from {X.min():.3g} to {X.max():.3g}. Change their units, or give a number as gamma."
+                )
             return 1 / (columns * variance) if variance > 0 else 1.0  # 1 for constant data, as in scikit-learn
         if not is_real(self.gamma) or not self.gamma > 0:
             raise OptionError(f'Expected gamma to be "scale", "auto" or a number > 0; got {shown(self.gamma)}.')

@@ -98,7 +98,8 @@ class NuKernelClassifier(Classifier, KernelModel):
         self.intercept_, self.margin_ = 0.0 if b is None else float(b.value), float(rho.value)
         found = self.certificate_
         if self.margin_ <= 0 or (found is not None and found.upper >= 0):  # θ = 0 is as good, to rounding
-            raise OptionError(f"Expected a nu with a margin ρ > 0; for {nu!r} it is 0. Take a larger nu.")
+            remedy = "Take a larger nu." if nu < 1 else "No nu has one here: points of both classes are alike."
+            raise OptionError(f"Expected a nu with a margin ρ > 0; for {nu!r} it is 0. {remedy}")
         return self
 
     def decision_function(self, X: Any) -> Array:

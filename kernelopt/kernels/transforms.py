@@ -489,10 +489,10 @@ class Normalized(_OfWeights):
         d = self.kernel._diagonal(X)
         if (d < 0).any():
             raise KernelError(f"Expected κ(x, x) ≥ 0 to normalize {self.kernel!r}; got {d.min():.3g}.")
-        if 0 < d.max(initial=0.0) < SMALLEST:
+        if np.any((d > 0) & (d < SMALLEST)):
             raise KernelError(
-                f"Expected κ(x, x) large enough to normalize {self.kernel!r} without a loss of digits; got at most "
-                f"{d.max():.3g}. Change the units of the data, or multiply the kernel by a constant."
+                f"Expected κ(x, x) large enough to normalize {self.kernel!r} without a loss of digits; got "
+                f"{d[d > 0].min():.3g}. Change the units of the data, or multiply the kernel by a constant."
             )
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
 

@@ -260,6 +260,9 @@ def check(function: ProximalFunction, name: str) -> None:
     ones = np.ones(len(rows))
     for one in samples:
         value, a = h.value(one.x), h.nearest(one.slope, ones)
+        beyond = np.abs(a - one.slope).max(axis=1)
+        of_slopes = ACCURACY * (1 + np.abs(one.slope).max(axis=1)) + one.noise
+        _require(beyond <= of_slopes, name, "slopes (z − prox(z))/t in the domain of the conjugate", rows, beyond)
         _require(np.isfinite(value), name, "a finite value at each point of its proximal map", rows, value)
         conjugate, product = h.loss.conjugate(a, ones, h.data), np.sum(a * one.x, axis=1)
         _require(np.isfinite(conjugate), name, "a finite conjugate at slopes (z − prox(z))/t", rows, conjugate)
@@ -269,6 +272,9 @@ def check(function: ProximalFunction, name: str) -> None:
         _require(apart <= ACCURACY * size + one.noise, name, equal, rows, apart)
         for w in WEIGHTS:
             inside = h.nearest(w * a, w * ones)
+            beyond = np.abs(inside - w * a).max(axis=1)
+            stays = f"a finite (wh)*(wa) for w = {w} and slopes a of h"
+            _require(beyond <= w * of_slopes, name, stays, rows, beyond)
             apart = np.abs(h.loss.conjugate(inside, w * ones, h.data) - w * conjugate)
             allowed = w * (ACCURACY * size + one.noise)
             _require(apart <= allowed, name, f"(wh)*(wa) = w·h*(a) for w = {w}", rows, apart)

@@ -203,3 +203,41 @@ def test_perceptron_that_does_not_converge():
             KernelPerceptron(**params).fit(X, y)
     with pytest.raises(ValueError, match="one class"):
         KernelPerceptron().fit(X, np.zeros(60))
+
+
+def test_probabilities_far_from_all_classes():
+    """All three sigmoids underflow there."""
+    rng = np.random.default_rng(0)
+    points, y = rng.normal(size=(40, 2)), rng.integers(0, 3, 40)
+    model = ko.estimators.KernelClassifier("log_loss", kernel="poly", degree=2, C=10.0).fit(points, y)
+    far = model.predict_proba([[1e4, -1e4], [-1e5, 3e4]])
+    assert np.isfinite(far).all() and far.sum(axis=1) == pytest.approx(1.0)
+    assert np.array_equal(far, np.exp(model.predict_log_proba([[1e4, -1e4], [-1e5, 3e4]])))
+
+
+def test_balanced_classes_count_weights_of_rows():
+    rng = np.random.default_rng(1)
+    points, y = rng.normal(size=(30, 2)), np.where(rng.normal(size=30) > 0.5, 1, 0)
+    weights = np.where(np.arange(30) % 5 == 0, 0.0, np.where(np.arange(30) % 3 == 0, 3.0, 1.0))
+    repeated = np.repeat(np.arange(30), weights.astype(int))
+    model = ko.estimators.KernelClassifier("log_loss", class_weight="balanced", gamma=0.5)
+    by_weight = model.fit(points, y, sample_weight=weights).decision_function(points)
+    by_rows = model.fit(points[repeated], y[repeated]).decision_function(points)
+    assert by_weight == pytest.approx(by_rows, abs=1e-5)
+
+
+def test_a_class_of_weight_0_is_none():
+    points, y = np.random.default_rng(1).normal(size=(30, 2)), np.arange(30) % 3
+    model = ko.estimators.KernelClassifier(class_weight={0: 0.0, 1: 1.0, 2: 2.0}).fit(points, y)
+    assert model.classes_.tolist() == [1, 2]
+    with pytest.raises(ko.errors.DataError, match="at least two classes"):
+        ko.estimators.KernelClassifier(class_weight={0: 0.0, 1: 1.0}).fit(points[:20], y[:20] % 2)
+
+
+@pytest.mark.parametrize("unit", [1e160, 1e-170])
+def test_a_width_from_values_out_of_range(unit):
+    points, y = unit * np.random.default_rng(1).normal(size=(30, 2)), np.arange(30) % 2
+    with pytest.raises(
+        ko.errors.DataError, match=r"variance is in the range .* Change their units, or give a number as gamma"
+    ):
+        ko.estimators.KernelClassifier().fit(points, y)

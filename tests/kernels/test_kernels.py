@@ -982,3 +982,17 @@ def test_distances_and_sums_that_are_not_symmetric():
 def test_numbers_that_no_float_holds():
     with pytest.raises(KernelError, match="below 1e308"):
         ks.FromFunction(lambda a, b: 10**400)(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values"),
+    [
+        (ko.kernels.Gaussian(sigma=1.0), np.linspace(2000, 2021, 12)),
+        (ko.kernels.Matern(nu=2.5, sigma=1.0), np.linspace(2000, 2021, 12)),
+        (ko.kernels.Periodic(period=1.0, sigma=1.0), np.linspace(2000, 2021, 12)),
+        (ko.kernels.Gaussian(sigma=1e-6), np.linspace(0, 1e-5, 12)),
+        (ko.kernels.Matern(nu=1.5, sigma=0.7), np.linspace(0, 1e-6, 12)),
+    ],
+)
+def test_derivatives_are_checked_in_units_of_the_points(kernel, values):
+    check_kernel(kernel, values[:, None])

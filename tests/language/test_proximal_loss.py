@@ -356,3 +356,26 @@ def test_functions_of_other_arguments_are_named():
         of_two(f, np.ones(3))
     with pytest.raises(OptionError, match=r"value of SmoothLoss to take \(u, \*data\), 2 arguments"):
         ko.SmoothLoss(lambda u: u**2, lambda u, y: 2 * u, lambda u, y: 2 + 0 * u)(f, np.ones(3))
+
+
+L1 = (
+    lambda S: np.abs(S).sum(axis=1),
+    lambda A, w: np.where(np.abs(A).max(axis=1) <= w * (1 + 1e-12), 0.0, np.inf),
+    lambda Z, t: np.sign(Z) * np.maximum(np.abs(Z) - t[:, None], 0.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "wrong", "message"),
+    [
+        (1, lambda A, w: np.where(np.abs(A).max(axis=1) <= 1, 0.0, np.inf), r"\(wh\)\*\(wa\)"),  # no weight
+        (1, lambda A, w: np.where(np.abs(A).max(axis=1) <= np.sqrt(w), 0.0, np.inf), "h"),
+        (2, lambda Z, t: 0 * Z, "slopes"),
+    ],
+)
+def test_domains_that_slopes_leave(number, wrong, message):
+    """Moved into the domain, these slopes would contradict nothing."""
+    ko.testing.check_function(ko.ProximalLoss(*L1, name="right"), np.zeros((N, 1)))
+    functions = [wrong if k == number else one for k, one in enumerate(L1)]
+    with pytest.raises(DataError, match=message):
+        ko.testing.check_function(ko.ProximalLoss(*functions, name="mine"), np.zeros((N, 1)))
