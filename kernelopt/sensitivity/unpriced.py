@@ -111,12 +111,16 @@ def _polished(P: sp.sparray, c: Array, A: sp.sparray, b: Array, x: Array) -> Arr
 
 
 def _require_priced(data: StatedCones, rows: Ints) -> None:
-    """Raise KernelOptError for a variable that stands in terms without a price only, and costs nothing by itself."""
-    entries = sp.coo_array(data.A)
+    """Raise KernelOptError for a variable that stands in terms without a price only, and costs nothing by itself.
+
+    Bounds of single entries, which other rows would have to press it against, do not determine it.
+    """
+    entries, alone = sp.coo_array(data.A), np.diff(data.by_rows.indptr) == 1
+    i, j = entries.coords
     elsewhere = np.abs(data.c) + np.asarray(data.sizes[0].sum(axis=0)).ravel()
-    np.add.at(elsewhere, entries.coords[1], np.where(rows[entries.coords[0]] < 0, np.abs(entries.data), 0.0))
+    np.add.at(elsewhere, j, np.where((rows < 0) & ~alone, 1.0, 0.0)[i])
     inside = np.zeros(len(elsewhere))
-    np.add.at(inside, entries.coords[1], np.where(rows[entries.coords[0]] >= 0, np.abs(entries.data), 0.0))
+    np.add.at(inside, j, np.where(rows >= 0, 1.0, 0.0)[i])
     for columns in data.y:
         if np.any((inside[columns] > 0) & (elsewhere[columns] == 0)):
             raise KernelOptError(

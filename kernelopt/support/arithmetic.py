@@ -72,7 +72,7 @@ def euclidean(x: Array) -> float:
 
 
 def exact_product(A: Array, B: Array) -> Array:
-    """AB; each entry is a sum of exact products with an error of at most (1 + 2⁻⁶)u of itself.
+    """AB; each entry is a sum of exact products with an error of at most (1 + 2⁻⁶)u of itself, unless parts underflow.
 
     That is a sum that is rounded once, nearly: the rounding errors of the sum, which are numbers, are summed like the
     products, as are theirs (T. Ogita, S. M. Rump, S. Oishi, Accurate sum and dot product, SIAM Journal on Scientific

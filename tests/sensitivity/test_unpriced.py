@@ -190,8 +190,10 @@ def test_weights_of_0_within_constraints_and_atoms(name, weight):
         assert found[c] == pytest.approx(slope(problem, criterion, c, np.array(1e-4)), rel=1e-3, abs=1e-6)
 
 
-def test_a_variable_of_a_term_without_weight():
-    theta, v, c = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Parameter(nonneg=True, value=0.0)
+@pytest.mark.parametrize("attributes", [{}, {"nonneg": True}, {"bounds": [-1, 1]}])
+def test_a_variable_of_a_term_without_weight(attributes):
+    theta, v = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(**attributes)
+    c = cp.Parameter(nonneg=True, value=0.0)
     f, lam = theta(X), cp.Parameter(nonneg=True, value=0.5)
     term = cp.norm1(f - v) + cp.abs(v)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(f - Y) + c * term + lam * ko.sum_squares(theta)))
