@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.pieces import Piece, Quadratic, without_weight
+from kernelopt.compiler.terms import Along, Interval, Term
 from kernelopt.support.types import Array, Ints
 
 
@@ -23,7 +23,7 @@ class Collected:
     extra: list[float] = field(default_factory=list)
     constant: float = 0.0
     rows: list[sp.csr_array] = field(default_factory=list)
-    functions: list[Piece] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
     back: list[tuple[Ints, Ints, Array]] = field(default_factory=list)
     plain: list[Ints] = field(default_factory=list)
     sums: list[tuple[Ints, float, float, int]] = field(default_factory=list)
@@ -36,20 +36,18 @@ class Collected:
         self.m += S.shape[0]
         return np.arange(self.m - S.shape[0], self.m)
 
-    def use(self, found: Piece) -> None:
-        pieces = without_weight(found)
-        assert pieces is not None
-        self.functions += [piece for piece in pieces if len(piece.at)]
+    def use(self, term: Term) -> None:
+        """Add functions, without the curves of those of weight 0."""
+        self.terms += [part for part in (term.apart() if isinstance(term, Along) else [term]) if len(part.at)]
 
     def returns(self, rows: Ints, at: Ints, factor: Array) -> None:
         """The multipliers of rows of S are `factor` times the slopes at `at`."""
         self.back.append((rows, at, factor))
 
 
-def at_most(at: Ints, b: Array) -> Quadratic:
+def at_most(at: Ints, b: Array) -> Interval:
     """The constraint s ≤ b."""
-    nothing = np.zeros((len(b), 1))
-    return Quadratic(at, np.full((len(b), 1), -inf), b[:, None], nothing, nothing, nothing)
+    return Interval(at, np.full(len(b), -inf), b)
 
 
 def with_column(S: sp.csr_array, columns: Ints, value: float) -> sp.csr_array:

@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.pieces import Piece
+from kernelopt.compiler.terms import Term
 from kernelopt.pieces.extremes import capped
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
@@ -19,10 +19,10 @@ from kernelopt.support.types import Array, Ints
 
 @dataclass(frozen=True, eq=False)
 class Separable:
-    """Σ over pieces of hⱼ(sⱼ) + linear_uᵀu + linear_yᵀy + constant with s = Eu + Fy.
+    """Σ hⱼ(sⱼ) + linear_uᵀu + linear_yᵀy + constant with s = Eu + Fy.
 
     u, y : columns of all u, and of the user's variables, bounds of maxima after them; E, F : sparse, (m, len(u)) and
-    (m, len(y)); pieces : functions, each with the entries `at` of s that are its arguments; plain : for each hⱼ that is
+    (m, len(y)); terms : the functions, with the entries `at` of s that are their arguments; plain : for each hⱼ that is
     a linear constraint, its row of the pieces that were read, else −1; back, base : multipliers of all of their rows
     are back·(slopes) + base; size : the number of columns; users : how many of y are the user's; sums : rows of S whose
     multipliers a have 0 ≤ a ≤ w and the sum cw, with w, c, and the row whose multiplier w is a multiple of, or −1
@@ -34,7 +34,7 @@ class Separable:
     F: sp.csr_array
     linear_u: Array
     linear_y: Array
-    pieces: tuple[Piece, ...]
+    terms: tuple[Term, ...]
     plain: Ints
     back: sp.csr_array
     base: Array
@@ -60,17 +60,17 @@ class Separable:
 
     def value(self, s: Array) -> float:
         """Σ hⱼ(sⱼ)."""
-        return float(sum(np.sum(piece.value(s[piece.at])) for piece in self.pieces))
+        return float(sum(np.sum(term.value(s[term.at])) for term in self.terms))
 
     def derivative(self, s: Array) -> Array:
         found = np.zeros(self.E.shape[0])
-        for piece in self.pieces:
-            found[piece.at] = piece.derivative(s[piece.at])
+        for term in self.terms:
+            found[term.at] = term.derivative(s[term.at])
         return found
 
     def conjugate(self, v: Array) -> float:
         """Σ h*ⱼ(vⱼ)."""
-        return float(sum(np.sum(piece.conjugate(v[piece.at])) for piece in self.pieces))
+        return float(sum(np.sum(term.conjugate(v[term.at])) for term in self.terms))
 
     @np.errstate(invalid="ignore")  # 0·∞ of terms that do not count
     def growth(self, d: Array) -> float:
@@ -92,8 +92,8 @@ class Separable:
     @cached_property
     def _slopes(self) -> tuple[Array, Array]:
         low, high = np.zeros(self.E.shape[0]), np.zeros(self.E.shape[0])
-        for piece in self.pieces:
-            low[piece.at], high[piece.at] = piece.slopes()
+        for term in self.terms:
+            low[term.at], high[term.at] = term.slopes()
         low.flags.writeable = high.flags.writeable = False
         return low, high
 

@@ -27,33 +27,11 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.collecting import Collected, at_most, with_column
 from kernelopt.compiler.largest_losses import Inside, inside_of_sums
 from kernelopt.compiler.level_sets import added_epigraphs, added_level_sets, added_lines
-from kernelopt.compiler.pieces import (
-    Custom,
-    Entropy,
-    ExponentialPiece,
-    Logarithm,
-    LogComplement,
-    LogSumExp,
-    Piece,
-    PowerPiece,
-    Quadratic,
-    pairs_of,
-)
 from kernelopt.compiler.separable import Lengths, Separable
+from kernelopt.compiler.terms import Along, Bent, Interval, LogSumExp, pairs_of
 from kernelopt.compiler.units import row_exponents
-from kernelopt.language.smooth import SmoothLoss
 from kernelopt.pieces.custom import StatedFunction
-from kernelopt.pieces.elementary import (
-    AbsolutePower,
-    Exp,
-    InversePower,
-    Logistic,
-    NegativeEntropy,
-    NegativeLog,
-    NegativeLogComplement,
-    NegativeRoot,
-    PositivePower,
-)
+from kernelopt.pieces.elementary import Exp, Smooth
 from kernelopt.pieces.extremes import Largest, RowLogSumExp, SumOfLargest
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import Family
@@ -133,9 +111,8 @@ def _added_constraints(
             return False
         rate = 2.0 ** exponents[own]
         at = parts.put(sp.csr_array(sp.diags_array(1 / rate) @ S[own]), own)
-        b = -(pieces.s0[own] / rate)[:, None]
-        nothing = np.zeros((len(own), 1))
-        parts.use(Quadratic(at, b if equal else np.full_like(b, -inf), b, nothing, nothing, nothing))
+        b = -pieces.s0[own] / rate
+        parts.use(Interval(at, b if equal else np.full_like(b, -inf), b))
         parts.returns(own, at, 1 / rate)
     return True
 
@@ -170,7 +147,7 @@ def _assembled(parts: Collected, pieces: Pieces, form: CanonicalForm, base: Arra
     y = np.concatenate([users, np.flatnonzero(used)])
     rows, at, factor = (np.concatenate(several) for several in zip(*parts.back, strict=True))
     return Separable(
-        u, y, sp.csr_array(S[:, u]), sp.csr_array(S[:, y]), costs[u], costs[y], tuple(parts.functions),
+        u, y, sp.csr_array(S[:, u]), sp.csr_array(S[:, y]), costs[u], costs[y], tuple(parts.terms),
         np.concatenate(parts.plain), sp.csr_array((factor, (rows, at)), shape=(len(pieces.s0), parts.m)), base,
         n, len(users), parts.constant, tuple(parts.sums),
     )  # fmt: skip
@@ -204,7 +181,7 @@ def _of_one(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Array
     part = sp.csr_array(S[rows])
     rate, shift = _pivots(part), s0[rows]
     at = np.arange(parts.m, parts.m + len(rows))
-    found = _function(family, at, w, rate, shift)
+    found = _term(family, at, w, rate, shift)
     if found is None:
         return False
     part.data = part.data / np.repeat(rate, np.diff(part.indptr))
@@ -224,34 +201,17 @@ def _pivots(S: sp.csr_array) -> Array:
     return found
 
 
-def _function(family: Family, at: Ints, w: Array, rate: Array, shift: Array) -> Piece | None:
+def _term(family: Family, at: Ints, w: Array, rate: Array, shift: Array) -> Along | Bent | None:
     """w·h(rate·s + shift) as a function of s."""
-    nothing, m = np.zeros(len(at)), len(at)
     match family:
         case Piecewise():
-            return _quadratic(many(family, m) if len(family) == 1 else family, at, w, rate, shift)
+            return _bent(many(family, len(at)) if len(family) == 1 else family, at, w, rate, shift)
         case RowNorm():
-            return _quadratic(many(ABS, m), at, w, rate, shift)
+            return _bent(many(ABS, len(at)), at, w, rate, shift)
         case Radial(shape=shape) if _is_length(shape):
-            return _quadratic(many(ABS, m), at, w, rate, shift)
-        case Exp():
-            return ExponentialPiece(at, w, rate, shift, nothing, logistic=False)
-        case Logistic():
-            return ExponentialPiece(at, w, rate, shift, nothing, logistic=True)
-        case NegativeLog():
-            return Logarithm(at, w, rate, shift, nothing)
-        case NegativeLogComplement():
-            return LogComplement(at, w, rate, shift, nothing)
-        case NegativeEntropy():
-            return Entropy(at, w, rate, shift, nothing)
-        case AbsolutePower(p=p):
-            return PowerPiece(at, w, rate, shift, nothing, p, positive=isinstance(family, PositivePower))
-        case InversePower(p=p):
-            return PowerPiece(at, w, rate, shift, nothing, -p, positive=False)
-        case StatedFunction(loss=SmoothLoss() as loss, data=data):
-            return Custom(at, loss, data, w, rate, shift)
-        case NegativeRoot(p=p):
-            return PowerPiece(at, w, rate, shift, nothing, p, positive=False)
+            return _bent(many(ABS, len(at)), at, w, rate, shift)
+        case Smooth():
+            return Along(at, family, w, rate, shift)
     return None
 
 
@@ -263,13 +223,9 @@ def _is_length(shape: Piecewise) -> bool:
     )  # fmt: skip
 
 
-def _quadratic(family: Piecewise, at: Ints, w: Array, rate: Array, shift: Array) -> Quadratic:
-    """w·h(rate·s + shift); NaN where there are fewer stretches than others have."""
-    found = family.times(w).along(rate, shift)
-    (left, right), c = found.stretches, found.coefficients
-    used = left < inf
-    parts = (left, right, c[..., 0], c[..., 1], c[..., 2])
-    return Quadratic(at, *(np.where(used, part, np.nan) for part in parts))
+def _bent(family: Piecewise, at: Ints, w: Array, rate: Array, shift: Array) -> Bent:
+    """w·h(rate·s + shift)."""
+    return Bent(at, family.times(w).along(rate, shift))
 
 
 # ---------------------------------------------------------------- functions of several numbers
@@ -312,9 +268,9 @@ def _of_rows(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Arra
         if isinstance(family, Largest):
             parts.use(at_most(at, -shift))
         elif isinstance(family, SumOfLargest):
-            parts.use(_quadratic(many(POS, len(at)), at, weight, ones, shift))
+            parts.use(_bent(many(POS, len(at)), at, weight, ones, shift))
         else:
-            parts.use(ExponentialPiece(at, weight, ones, shift, np.zeros(len(at)), logistic=False))
+            parts.use(Along(at, Exp(), weight, ones, shift))
         if number == 0:
             parts.returns(rows, at, ones)
 
@@ -346,7 +302,7 @@ def _of_losses(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Ar
         of, slope = inside.rows[losses[some]], inside.slopes[losses[some], side]
         at = parts.put(with_column(sp.csr_array(sp.diags_array(slope) @ S[of]), t[owner[some]], -1.0))
         shift = slope * s0[of] + inside.levels[losses[some], side]
-        parts.use(_quadratic(many(POS, len(at)), at, w[owner[some]], np.ones(len(at)), shift))
+        parts.use(_bent(many(POS, len(at)), at, w[owner[some]], np.ones(len(at)), shift))
         parts.returns(of, at, slope)
         parts.returns(inside.below[losses[some]], at, np.ones(len(at)))
         own = some < m * k

@@ -19,9 +19,9 @@ from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.iterate import Iterate, in_columns
 from kernelopt.compiler.outer import Outer, outer_of
-from kernelopt.compiler.pieces import LogSumExp
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable
+from kernelopt.compiler.terms import LogSumExp
 from kernelopt.driver.strategy import Task
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization import Guide
@@ -225,26 +225,26 @@ def _that_cost(data: ConicForm, exponents: Ints) -> Array:
     return np.asarray(np.maximum.reduce([touched[exponents + j] for j in range(3)]))
 
 
-def _grows(pieces: Separable) -> bool:
+def _grows(split: Separable) -> bool:
     """Whether the sum grows in both directions of y, where y is one number; False where this is not known."""
     with np.errstate(invalid="ignore"):
-        if any(isinstance(piece, LogSumExp) for piece in pieces.pieces):
+        if any(isinstance(term, LogSumExp) for term in split.terms):
             return False
-        return len(pieces.y) == 1 and all(pieces.growth(np.array([d])) > GROWING for d in (1.0, -1.0))
+        return len(split.y) == 1 and all(split.growth(np.array([d])) > GROWING for d in (1.0, -1.0))
 
 
-def _falls(pieces: Separable) -> bool:
+def _falls(split: Separable) -> bool:
     """Whether the sum falls forever along a direction d of y, found by a linear program with the steepest slopes."""
-    if not len(pieces.y) or any(isinstance(piece, LogSumExp) for piece in pieces.pieces):
+    if not len(split.y) or any(isinstance(term, LogSumExp) for term in split.terms):
         return False
-    (low, high), F = pieces.slopes(), pieces.F
+    (low, high), F = split.slopes(), split.F
     costs = [np.where(np.isfinite(part), sign * part, 0.0) for part, sign in ((high, 1.0), (low, -1.0))]
     most = [np.where(np.isfinite(part), np.inf, 0.0) for part in (high, low)]
     m, q = F.shape
     bounds = [*zip([-1.0] * q, [1.0] * q, strict=True), *((0.0, end) for end in np.concatenate(most).tolist())]
     equal = sp.hstack([F, -sp.eye_array(m), sp.eye_array(m)])
-    found = linprog(np.concatenate([pieces.linear_y, *costs]), A_eq=equal, b_eq=np.zeros(m), bounds=bounds)
-    return found.x is not None and pieces.growth(np.round(found.x[:q], ROUNDED)) < -GROWING
+    found = linprog(np.concatenate([split.linear_y, *costs]), A_eq=equal, b_eq=np.zeros(m), bounds=bounds)
+    return found.x is not None and split.growth(np.round(found.x[:q], ROUNDED)) < -GROWING
 
 
 def _has_bare_cost(outer: Outer) -> bool:

@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
 from kernelopt.compiler.iterate import place
 from kernelopt.compiler.outer import Outer
-from kernelopt.compiler.pieces import LogSumExp
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable
+from kernelopt.compiler.terms import LogSumExp
 from kernelopt.errors import DataError, KernelOptError, ParameterError
 from kernelopt.language.nodes import Prediction
 from kernelopt.language.survival import CoxLikelihood
@@ -233,10 +233,10 @@ def _owners(outer: Outer, E: sp.csr_array, f: cp.Expression) -> Ints:
     _require_no_maxima(outer, low, high)
     # low and high differ where s depends on several rows or on none. Rows of constraints have plain ≥ 0, and stay.
     owners = np.where((low == high) & (split.plain < 0), high, -1)
-    for piece in split.pieces:
-        if isinstance(piece, LogSumExp):
+    for term in split.terms:
+        if isinstance(term, LogSumExp):
             # One function of several arguments belongs to a row only if all of these do.
-            at = piece.at.reshape(-1, len(piece.weight))
+            at = term.at.reshape(-1, len(term.weight))
             apart = np.any(owners[at] != owners[at[0]], axis=0)
             owners[at[:, apart]] = -1
     if np.all(owners < 0) and not np.any(split.linear_u[pairs[:, 0]]):

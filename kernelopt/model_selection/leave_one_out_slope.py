@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
-from kernelopt.compiler.pieces import LogSumExp
+from kernelopt.compiler.terms import LogSumExp
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.kernels.adjoints import kernel_gradient
 from kernelopt.model_selection.leave_one_out import LeftOut, left_out_terms
@@ -193,9 +193,9 @@ def _change(at: LeftOut, own: Ints, of_terms: Answers, of_f: Answers, criterion:
 def _third(at: LeftOut) -> Array:
     """φ‴ of all terms; 0 for squares."""
     problem, found = at.terms.problem, np.zeros(at.terms.problem.m)
-    for piece in problem.smooth:
-        if not isinstance(piece, LogSumExp):
-            found[piece.at] = piece.third(at.terms.point.s[piece.at])
+    for term in problem.smooth:
+        if not isinstance(term, LogSumExp):
+            found[term.at] = term.third(at.terms.point.s[term.at])
     return found
 
 

@@ -95,6 +95,16 @@ class StatedFunction(Smooth):
     def curvature(self, q: Array) -> Array:
         return self.loss.hessian(q, self.data)
 
+    def third(self, q: Array) -> Array:
+        """The central difference of ℓ″, to fourth order, as ℓ has no third derivative of its own.
+
+        Steps are a thousandth of the argument, of all arguments near 0, and of the distance to an end of the domain.
+        """
+        room = np.minimum(q - self.loss.low, self.loss.high - q)
+        h = np.minimum(1e-3 * np.maximum(np.abs(q), float(np.median(np.abs(q))) or 1.0), 0.1 * room)
+        second = [self.curvature(q + k * h) for k in (-2, -1, 1, 2)]
+        return (second[0] - 8 * second[1] + 8 * second[2] - second[3]) / (12 * h)
+
     def ends(self, w: Array) -> tuple[Array, Array]:
         low, high = (np.where(w > 0, w * end, 0.0) for end in self._ends)  # 0·∞ is no end
         return low, high

@@ -24,6 +24,10 @@ def _refused(bound: Bounded, outside: Array) -> Bounded:
     return Bounded(np.where(outside, inf, bound.value), np.where(outside, 0.0, bound.rounding))
 
 
+# Powers |s|ᵖ below this fraction of their typical size count as rounding.
+ROUNDED = 1e-12
+
+
 class Smooth(OfOneNumber):
     """Functions with one slope at each point; all m of them are one function."""
 
@@ -34,6 +38,15 @@ class Smooth(OfOneNumber):
     def derivative(self, q: Array) -> Array:
         """h′(q)."""
         raise NotImplementedError
+
+    def third(self, q: Array) -> Array:
+        """h‴(q)."""
+        raise NotImplementedError
+
+    def bounded_curvature(self, q: Array, unit: float) -> Array:
+        """h″(q); where it is unbounded within the domain, that at the distance at which h is rounding, for arguments of
+        the size `unit`."""
+        return self.curvature(q)
 
 
 class Exp(Smooth):
@@ -48,6 +61,9 @@ class Exp(Smooth):
         return np.exp(q)
 
     def curvature(self, q: Array) -> Array:
+        return np.exp(q)
+
+    def third(self, q: Array) -> Array:
         return np.exp(q)
 
     def ends(self, w: Array) -> tuple[Array, Array]:
@@ -75,6 +91,9 @@ class Logistic(Smooth):
 
     def curvature(self, q: Array) -> Array:
         return np.asarray(expit(q) * expit(-q))
+
+    def third(self, q: Array) -> Array:
+        return -self.curvature(q) * np.tanh(q / 2)
 
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.zeros(len(w)), w
@@ -104,6 +123,9 @@ class NegativeLog(Smooth):
 
     def curvature(self, q: Array) -> Array:
         return 1 / q**2
+
+    def third(self, q: Array) -> Array:
+        return -2 / q**3
 
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.full(len(w), -inf), np.full(len(w), -np.finfo(float).tiny)
@@ -137,6 +159,10 @@ class NegativeLogComplement(Smooth):
         odds = self.derivative(q)
         return odds * (1 + odds)
 
+    def third(self, q: Array) -> Array:
+        odds = self.derivative(q)
+        return odds * (1 + odds) * (1 + 2 * odds)
+
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.zeros(len(w)), np.full(len(w), inf)
 
@@ -164,6 +190,9 @@ class NegativeEntropy(Smooth):
     def curvature(self, q: Array) -> Array:
         return 1 / q
 
+    def third(self, q: Array) -> Array:
+        return -1 / q**2
+
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.full(len(w), -inf), np.full(len(w), inf)
 
@@ -186,15 +215,28 @@ class AbsolutePower(Smooth):
     def is_smooth(self) -> bool:
         return self.p >= 2
 
+    def base(self, q: Array) -> Array:
+        """The number ≥ 0 that is raised to the power."""
+        return np.abs(q)
+
     def of(self, q: Array) -> Array:
-        return np.abs(q) ** self.p
+        return self.base(q) ** self.p
 
     def derivative(self, q: Array) -> Array:
-        return self.p * np.sign(q) * np.abs(q) ** (self.p - 1)
+        return self.p * np.sign(q) * self.base(q) ** (self.p - 1)
 
     def curvature(self, q: Array) -> Array:
         """∞ at 0 for p < 2."""
-        return self.p * (self.p - 1) * np.abs(q) ** (self.p - 2)
+        return self.p * (self.p - 1) * self.base(q) ** (self.p - 2)
+
+    def bounded_curvature(self, q: Array, unit: float) -> Array:
+        least = unit * ROUNDED ** (1 / self.p) if self.p < 2 else 0.0
+        return self.p * (self.p - 1) * np.maximum(self.base(q), least) ** (self.p - 2)
+
+    def third(self, q: Array) -> Array:
+        """0 at 0."""
+        base, factor = self.base(q), self.p * (self.p - 1) * (self.p - 2)
+        return np.where(base > 0, factor * np.sign(q) * base ** (self.p - 3), 0.0)
 
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.full(len(w), -inf), np.full(len(w), inf)
@@ -211,15 +253,12 @@ class AbsolutePower(Smooth):
 class PositivePower(AbsolutePower):
     """h(s) = max(s, 0)ᵖ, p > 1, (wh)*(a) = w(p − 1)(a/(wp))^q on a ≥ 0, q = p/(p − 1). Reads power of pos."""
 
-    def of(self, q: Array) -> Array:
-        return np.maximum(q, 0.0) ** self.p
-
-    def derivative(self, q: Array) -> Array:
-        return self.p * np.maximum(q, 0.0) ** (self.p - 1)
+    def base(self, q: Array) -> Array:
+        return np.maximum(q, 0.0)
 
     def curvature(self, q: Array) -> Array:
         """From the right: ∞ at 0 for p < 2."""
-        return np.where(q >= 0, self.p * (self.p - 1) * np.maximum(q, 0.0) ** (self.p - 2), 0.0)
+        return np.where(q >= 0, super().curvature(q), 0.0)
 
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.zeros(len(w)), np.full(len(w), inf)
@@ -246,6 +285,9 @@ class InversePower(Smooth):
 
     def curvature(self, q: Array) -> Array:
         return self.p * (self.p + 1) * q ** (-self.p - 2)
+
+    def third(self, q: Array) -> Array:
+        return -self.p * (self.p + 1) * (self.p + 2) * q ** (-self.p - 3)
 
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.full(len(w), -inf), np.zeros(len(w))
@@ -275,6 +317,9 @@ class NegativeRoot(Smooth):
 
     def curvature(self, q: Array) -> Array:
         return self.p * (1 - self.p) * q ** (self.p - 2)
+
+    def third(self, q: Array) -> Array:
+        return self.p * (1 - self.p) * (self.p - 2) * q ** (self.p - 3)
 
     def ends(self, w: Array) -> tuple[Array, Array]:
         return np.full(len(w), -inf), np.full(len(w), -np.finfo(float).tiny)

@@ -17,10 +17,10 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.least import least
 from kernelopt.compiler.outer import STRUCTURED, Outer
-from kernelopt.compiler.pieces import Kinks, Quadratic
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Separable
 from kernelopt.compiler.sums import tightest
+from kernelopt.compiler.terms import Kinked, Kinks
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.solvers import machines, maxima
@@ -125,7 +125,7 @@ def _no_sum(form: CanonicalForm, outer: Outer) -> str:
 
 def _functions(split: Separable) -> Shape:
     """What the functions alone say about the shape, whatever norms cost."""
-    smooth = any(not isinstance(piece, Quadratic) for piece in split.pieces)
+    smooth = any(not isinstance(term, Kinked) for term in split.terms)
     kinks, slope, _ = _kinks(split)
     unlimited = np.isinf(kinks.low) & np.isinf(kinks.high)
     kinked = bool(np.any(kinks.rho == 0))
@@ -231,7 +231,7 @@ def _without_penalties(reduction: Reduction, outer: Outer, split: Separable, spa
         linear_y=split.linear_y,
         slope=slope,
         of=kinks.of, anchor=kinks.anchor, low=kinks.low, high=kinks.high, rho=kinks.rho,
-        smooth=tuple(p for p in split.pieces if not isinstance(p, Quadratic)),
+        smooth=tuple(term for term in split.terms if not isinstance(term, Kinked)),
         constant=outer.offset + constant + split.constant,
     )  # fmt: skip
 
@@ -283,12 +283,12 @@ def places_of_y(outer: Outer) -> sp.csr_array:
 def _kinks(split: Separable) -> tuple[Kinks, Array, float]:
     """The kinks of all piecewise quadratic functions, their linear slopes in s, and the sum of their constants."""
     slope, constant, found = np.zeros(split.E.shape[0]), 0.0, []
-    for piece in split.pieces:
-        if isinstance(piece, Quadratic):
-            kinks = piece.kinks()
-            slope[piece.at] = kinks.slope
+    for term in split.terms:
+        if isinstance(term, Kinked):
+            kinks = term.kinks()
+            slope[term.at] = kinks.slope
             constant += float(kinks.value.sum())
-            found.append(kinks._replace(of=piece.at[kinks.of]))
+            found.append(kinks._replace(of=term.at[kinks.of]))
     parts = [np.concatenate([np.zeros(0), *(k[i] for k in found)]) for i in range(2, 7)]
     return Kinks(np.zeros(0), np.zeros(0), parts[0].astype(int), *parts[1:]), slope, constant
 

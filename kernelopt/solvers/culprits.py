@@ -14,8 +14,8 @@ import numpy as np
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.outer import read
-from kernelopt.compiler.pieces import Quadratic
 from kernelopt.compiler.sums import separated
+from kernelopt.compiler.terms import Kinked
 from kernelopt.language.text import describe
 from kernelopt.support.cvxpy_parts import AddExpression, Pnorm, Power, quad_over_lin
 
@@ -103,11 +103,11 @@ def _part(form: CanonicalForm, node: Any, text: str) -> StatedPart:
     split = None if pieces is None else separated(pieces, one)
     if split is None:
         return StatedPart(node, text, splits=False, kinked=False, square=False)
-    kinks = [piece.kinks() for piece in split.pieces if isinstance(piece, Quadratic)]
+    kinks = [term.kinks() for term in split.terms if isinstance(term, Kinked)]
     kinked = any(bool(np.any(k.rho == 0)) for k in kinks)
     whole = all(bool(np.all(np.isinf(k.low) & np.isinf(k.high))) for k in kinks)
     return StatedPart(
-        node, text, splits=True, kinked=kinked, square=whole and not kinked and len(kinks) == len(split.pieces)
+        node, text, splits=True, kinked=kinked, square=whole and not kinked and len(kinks) == len(split.terms)
     )
 
 

@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.pieces import LogSumExp
+from kernelopt.compiler.terms import LogSumExp
 from kernelopt.solvers.dual_feasibility import corrected, room
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array

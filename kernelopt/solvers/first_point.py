@@ -7,17 +7,9 @@ from math import inf, isfinite
 
 import numpy as np
 
-from kernelopt.compiler.pieces import (
-    Custom,
-    Entropy,
-    ExponentialPiece,
-    Logarithm,
-    LogComplement,
-    LogSumExp,
-    PowerPiece,
-    Smooth,
-)
+from kernelopt.compiler.terms import Curved, LogSumExp
 from kernelopt.errors import SolverError
+from kernelopt.pieces.elementary import NegativeLogComplement
 from kernelopt.solvers import augmented_lagrangian
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
@@ -69,24 +61,14 @@ def _is_inside(problem: Structured, s: Array) -> bool:
     return isfinite(problem.smooth_value(s)) and bool(np.isfinite(problem.smooth_gradient(s)).all())
 
 
-def _interval(h: Smooth) -> tuple[Array, Array]:
+def _interval(h: Curved) -> tuple[Array, Array]:
     """An interval of s well inside of the domain: by 1 in the argument rate·s + shift where that is a half-line, or
     by 1 over all n arguments together for −log(1 − e^q)."""
-    match h:
-        case Custom():
-            low, high = h.loss.low, h.loss.high
-        case Logarithm() | Entropy():
-            low, high = 0.0, inf
-        case PowerPiece() if h.has_domain:
-            low, high = 0.0, inf
-        case LogComplement():
-            low, high = -inf, 0.0
-        case ExponentialPiece() | PowerPiece() | LogSumExp():
-            return np.full(len(h.at), -inf), np.full(len(h.at), inf)
+    if isinstance(h, LogSumExp):
+        return np.full(len(h.at), -inf), np.full(len(h.at), inf)
+    low, high = h.family.inside
     width = INSIDE * (high - low) if isfinite(low) and isfinite(high) else 1.0
-    if isinstance(h, LogComplement):
+    if isinstance(h.family, NegativeLogComplement):
         width = 1 / len(h.at)  # such arguments are differences of a chain: all of it is about 1 long
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ends = (low + width - h.shift) / h.rate, (high - width - h.shift) / h.rate
-    fixed = h.rate == 0
-    return np.where(fixed, -inf, np.minimum(*ends)), np.where(fixed, inf, np.maximum(*ends))
+    ends = (low + width - h.shift) / h.rate, (high - width - h.shift) / h.rate
+    return np.minimum(*ends), np.maximum(*ends)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelopt.compiler.pieces import Kinks
+from kernelopt.compiler.terms import Kinks
 from kernelopt.factorization import memory
 from kernelopt.solvers import machines
 from kernelopt.solvers.dual_point import Point, judged, with_balance

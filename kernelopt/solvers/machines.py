@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.pieces import Kinks
+from kernelopt.compiler.terms import Kinks
 from kernelopt.support.types import Array, Ints
 
 SAME = 1e-12  # relative: margins, tubes and heights that count as equal

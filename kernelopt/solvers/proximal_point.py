@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
 
-from kernelopt.compiler.pieces import Kinks
+from kernelopt.compiler.terms import Kinks
 from kernelopt.errors import SolverError
 from kernelopt.factorization import memory
 from kernelopt.solvers import maxima

@@ -17,7 +17,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
-from kernelopt.compiler.pieces import LogSumExp, Smooth
+from kernelopt.compiler.terms import Curved, LogSumExp
 from kernelopt.solvers import local_columns
 from kernelopt.solvers.coupling import Coupling, LinearMap
 from kernelopt.solvers.kernel_space import KernelSpace
@@ -63,7 +63,7 @@ class Structured(Coupling):
     low: Array
     high: Array
     rho: Array
-    smooth: tuple[Smooth, ...]
+    smooth: tuple[Curved, ...]
     constant: float
     origin: Array | None = None
 

@@ -9,19 +9,23 @@ import pytest
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.outer import outer_of
-from kernelopt.compiler.pieces import (
-    SAME,
-    Custom,
-    Entropy,
-    ExponentialPiece,
-    Logarithm,
-    LogComplement,
-    LogSumExp,
-    PowerPiece,
-    Quadratic,
-)
 from kernelopt.compiler.separable import Separable
+from kernelopt.compiler.terms import SAME, Along, Bent, Interval, LogSumExp
+from kernelopt.pieces.custom import StatedFunction
+from kernelopt.pieces.elementary import (
+    ROUNDED,
+    AbsolutePower,
+    Exp,
+    InversePower,
+    Logistic,
+    NegativeEntropy,
+    NegativeLog,
+    NegativeLogComplement,
+    NegativeRoot,
+    PositivePower,
+)
 from kernelopt.pieces.inverse import _excess, attained
+from kernelopt.pieces.quadratics import one
 
 RNG = np.random.default_rng(7)
 N = 20
@@ -33,49 +37,49 @@ BETA = cp.Variable(2)
 # Objective and constraints in (f, b), and the kinds of functions that they fall apart into; a weight of 0
 # leaves a line.
 CUT = {
-    "hinge": (lambda f, b: (cp.sum(losses.hinge(LABELS, f + b)), []), {Quadratic}),
-    "crossing": (lambda f, b: (cp.sum(losses.pinball(Y, f + b, 0.3)), [cp.diff(f) >= -1, b <= 2]), {Quadratic}),
-    "bounds without b": (lambda f, b: (cp.sum(losses.huber(Y, f + b, 0.3)), [f <= 1]), {Quadratic}),
-    "equality": (lambda f, b: (cp.sum(losses.epsilon_insensitive(Y, f, 0.3)), [f[0] == f[1]]), {Quadratic}),
-    "margin": (lambda f, b: (0 * b, [ko.margin(LABELS, f + b) >= 1]), {Quadratic}),
-    "logistic": (lambda f, b: (np.arange(N) @ losses.log_loss(LABELS, f + b), []), {ExponentialPiece, Quadratic}),
-    "poisson": (lambda f, b: (cp.sum(losses.poisson(np.abs(Y).round(), f + b)), []), {ExponentialPiece}),
-    "logarithm": (lambda f, b: (cp.sum(f - 2 * cp.log(3 * f + b + 10)), []), {Logarithm}),
-    "entropy": (lambda f, b: (-cp.sum(cp.entr(f + b + 10)) + b**2, []), {Entropy, Quadratic}),
-    "divergence": (lambda f, b: (cp.sum(cp.kl_div(f + b + 10, np.ones(N))), []), {Entropy}),
-    "divergence from": (lambda f, b: (cp.sum(cp.kl_div(np.ones(N), f + b + 10)), []), {Logarithm}),
+    "hinge": (lambda f, b: (cp.sum(losses.hinge(LABELS, f + b)), []), {Bent}),
+    "crossing": (lambda f, b: (cp.sum(losses.pinball(Y, f + b, 0.3)), [cp.diff(f) >= -1, b <= 2]), {Bent, Interval}),
+    "bounds without b": (lambda f, b: (cp.sum(losses.huber(Y, f + b, 0.3)), [f <= 1]), {Bent, Interval}),
+    "equality": (lambda f, b: (cp.sum(losses.epsilon_insensitive(Y, f, 0.3)), [f[0] == f[1]]), {Bent, Interval}),
+    "margin": (lambda f, b: (0 * b, [ko.margin(LABELS, f + b) >= 1]), {Interval}),
+    "logistic": (lambda f, b: (np.arange(N) @ losses.log_loss(LABELS, f + b), []), {Logistic, Interval}),
+    "poisson": (lambda f, b: (cp.sum(losses.poisson(np.abs(Y).round(), f + b)), []), {Exp}),
+    "logarithm": (lambda f, b: (cp.sum(f - 2 * cp.log(3 * f + b + 10)), []), {NegativeLog}),
+    "entropy": (lambda f, b: (-cp.sum(cp.entr(f + b + 10)) + b**2, []), {NegativeEntropy, Bent}),
+    "divergence": (lambda f, b: (cp.sum(cp.kl_div(f + b + 10, np.ones(N))), []), {NegativeEntropy}),
+    "divergence from": (lambda f, b: (cp.sum(cp.kl_div(np.ones(N), f + b + 10)), []), {NegativeLog}),
     "complement": (
         lambda f, b: (np.arange(N) @ -cp.log(1 - cp.exp(0.5 * f + b - 3)) + b**2, []),
-        {LogComplement, Quadratic},
+        {NegativeLogComplement, Interval, Bent},
     ),
-    "total variation": (lambda f, b: (cp.sum_squares(f - Y) + cp.norm1(cp.diff(f)), []), {Quadratic}),
-    "parametric part": (lambda f, b: (cp.sum_squares(f + X @ BETA - Y), []), {Quadratic}),
-    "two shifts": (lambda f, b: (cp.sum(cp.abs(f - Y)) + cp.sum_squares(f + 2 * b) + b, []), {Quadratic}),
-    "a bounded loss": (lambda f, b: (cp.sum_squares(f - Y), [cp.abs(f) <= 1]), {Quadratic}),
-    "|q|^1.5": (lambda f, b: (cp.sum(cp.power(cp.abs(2 * f + b - Y), 1.5)), []), {PowerPiece}),
-    "|q|^3": (lambda f, b: (np.arange(N) @ cp.power(cp.abs(Y - f), 3) + cp.sum(f), []), {PowerPiece, Quadratic}),
-    "positive part, cubed": (lambda f, b: (cp.sum(cp.power(cp.pos(1 - 3 * f - b), 3)), []), {PowerPiece}),
-    "fourth power": (lambda f, b: (cp.sum(cp.power(f - Y, 4)), []), {PowerPiece}),
-    "cube": (lambda f, b: (cp.sum(cp.power(f + 10, 3)) + b**2, []), {PowerPiece, Quadratic}),
-    "root": (lambda f, b: (cp.sum(f - 2 * cp.sqrt(3 * f + b + 20)), []), {PowerPiece}),
-    "reciprocal": (lambda f, b: (cp.sum(3 * cp.inv_pos(f + b + 10) + f), []), {PowerPiece}),
-    "inverse power": (lambda f, b: (cp.sum(cp.power(f + 10, -2.5)), []), {PowerPiece}),
-    "square or line": (lambda f, b: (cp.sum(cp.maximum(cp.square(2 * f - Y), 3 * f + 1)), []), {Quadratic}),
+    "total variation": (lambda f, b: (cp.sum_squares(f - Y) + cp.norm1(cp.diff(f)), []), {Bent}),
+    "parametric part": (lambda f, b: (cp.sum_squares(f + X @ BETA - Y), []), {Bent}),
+    "two shifts": (lambda f, b: (cp.sum(cp.abs(f - Y)) + cp.sum_squares(f + 2 * b) + b, []), {Bent}),
+    "a bounded loss": (lambda f, b: (cp.sum_squares(f - Y), [cp.abs(f) <= 1]), {Bent, Interval}),
+    "|q|^1.5": (lambda f, b: (cp.sum(cp.power(cp.abs(2 * f + b - Y), 1.5)), []), {AbsolutePower}),
+    "|q|^3": (lambda f, b: (np.arange(N) @ cp.power(cp.abs(Y - f), 3) + cp.sum(f), []), {AbsolutePower, Interval}),
+    "positive part, cubed": (lambda f, b: (cp.sum(cp.power(cp.pos(1 - 3 * f - b), 3)), []), {PositivePower}),
+    "fourth power": (lambda f, b: (cp.sum(cp.power(f - Y, 4)), []), {AbsolutePower}),
+    "cube": (lambda f, b: (cp.sum(cp.power(f + 10, 3)) + b**2, []), {AbsolutePower, Interval, Bent}),
+    "root": (lambda f, b: (cp.sum(f - 2 * cp.sqrt(3 * f + b + 20)), []), {NegativeRoot}),
+    "reciprocal": (lambda f, b: (cp.sum(3 * cp.inv_pos(f + b + 10) + f), []), {InversePower}),
+    "inverse power": (lambda f, b: (cp.sum(cp.power(f + 10, -2.5)), []), {InversePower}),
+    "square or line": (lambda f, b: (cp.sum(cp.maximum(cp.square(2 * f - Y), 3 * f + 1)), []), {Bent}),
     "two squares": (
         lambda f, b: (np.arange(N) @ cp.maximum(cp.square(f - Y), 0.5 * cp.square(f + 2) + f), []),
-        {Quadratic},
+        {Bent},
     ),
-    "beyond a square": (lambda f, b: (cp.sum(cp.pos(cp.square(f + b) - 0.1)), []), {Quadratic}),
-    "absolute or square": (lambda f, b: (cp.sum(cp.maximum(cp.abs(f - Y), cp.square(f - Y))), []), {Quadratic}),
+    "beyond a square": (lambda f, b: (cp.sum(cp.pos(cp.square(f + b) - 0.1)), []), {Bent}),
+    "absolute or square": (lambda f, b: (cp.sum(cp.maximum(cp.abs(f - Y), cp.square(f - Y))), []), {Bent}),
     "log-sum-exp": (
         lambda f, b: (
             3 * cp.log_sum_exp(cp.hstack([2 * f[0] + b, f[1] - 1, 0.3]))
             + cp.sum(cp.log_sum_exp(cp.reshape(f, (10, 2), order="C"), axis=1)),
             [],
         ),
-        {LogSumExp, ExponentialPiece},
+        {LogSumExp, Logistic},
     ),
-    "mixed": (lambda f, b: (cp.sum(cp.exp(f)) + cp.norm1(f - Y), [cp.sum(f) == 1]), {ExponentialPiece, Quadratic}),
+    "mixed": (lambda f, b: (cp.sum(cp.exp(f)) + cp.norm1(f - Y), [cp.sum(f) == 1]), {Exp, Bent, Interval}),
 }
 # What is not cut: several numbers meet in one nonlinear function.
 WHOLE = {
@@ -94,12 +98,16 @@ def split_of(build):
     return problem.canonical_form(), outer, outer.split
 
 
+def kind(term):
+    return type(term.family) if isinstance(term, Along) else type(term)
+
+
 @pytest.mark.one_row
 @pytest.mark.parametrize("name", CUT)
 def test_values_are_those_of_the_statement(name):
     build, kinds = CUT[name]
     form, outer, split = split_of(build)
-    assert {type(piece) for piece in split.pieces} == kinds
+    assert {kind(term) for term in split.terms} == kinds
     finite = 0
     for trial in range(40):
         u = (0.05 if trial % 2 else 0.8) * RNG.normal(size=N)
@@ -126,22 +134,23 @@ def test_values_are_those_of_the_statement(name):
 @pytest.mark.parametrize("name", CUT)
 def test_slopes_curvatures_and_conjugates(name):
     split = split_of(CUT[name][0])[2]
-    for piece in split.pieces:
-        if isinstance(piece, LogSumExp):
+    for term in split.terms:
+        if isinstance(term, LogSumExp):
             continue
-        s = 0.3 * RNG.normal(size=len(piece.at))
-        inside = np.isfinite(piece.value(s))
+        s = 0.3 * RNG.normal(size=len(term.at))
+        inside = np.isfinite(term.value(s))
         if not inside.all():
             continue
-        v, h = piece.derivative(s), 1e-6
-        low, high = piece.slopes()
+        v, h = term.derivative(s), 1e-6
+        low, high = term.slopes()
         assert np.all((v >= low - 1e-9) & (v <= high + 1e-9))
-        assert piece.conjugate(v) == pytest.approx(v * s - piece.value(s), rel=1e-8, abs=1e-9)
-        slope = (piece.value(s + h) - piece.value(s - h)) / (2 * h)
-        smooth = np.abs(piece.derivative(s + h) - piece.derivative(s - h)) < 1e-3
+        assert term.conjugate(v) == pytest.approx(v * s - term.value(s), rel=1e-8, abs=1e-9)
+        slope = (term.value(s + h) - term.value(s - h)) / (2 * h)
+        smooth = np.abs(term.derivative(s + h) - term.derivative(s - h)) < 1e-3
         assert v[smooth] == pytest.approx(slope[smooth], rel=1e-4, abs=1e-5)
-        bend = (piece.derivative(s + h) - piece.derivative(s - h)) / (2 * h)
-        assert piece.second(s)[smooth] == pytest.approx(bend[smooth], rel=1e-3, abs=1e-4)
+        if isinstance(term, Along):
+            bend = (term.derivative(s + h) - term.derivative(s - h)) / (2 * h)
+            assert term.second(s)[smooth] == pytest.approx(bend[smooth], rel=1e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -149,20 +158,20 @@ def test_slopes_curvatures_and_conjugates(name):
 )
 def test_third_derivatives(name):
     rng = np.random.default_rng(0)
-    for piece in split_of(CUT[name][0])[2].pieces:
-        if isinstance(piece, Quadratic):
+    for term in split_of(CUT[name][0])[2].terms:
+        if not isinstance(term, Along):
             continue
-        s, h = 0.3 * rng.normal(size=len(piece.at)), 1e-5
-        slope = (piece.second(s + h) - piece.second(s - h)) / (2 * h)
+        s, h = 0.3 * rng.normal(size=len(term.at)), 1e-5
+        slope = (term.second(s + h) - term.second(s - h)) / (2 * h)
         assert np.isfinite(slope).all() and slope.any()
-        assert piece.third(s) == pytest.approx(slope, rel=1e-5, abs=1e-7 * np.abs(slope).max())
+        assert term.third(s) == pytest.approx(slope, rel=1e-5, abs=1e-7 * np.abs(slope).max())
 
 
 @pytest.mark.parametrize(("name", "most"), [("root", np.inf), ("logarithm", np.inf), ("reciprocal", 0.0)])
 def test_conjugates_at_slope_zero_are_minus_the_infimum(name, most):
     """−√q and −log q fall without bound, 1/q tends to 0: none attains its infimum."""
-    (piece,) = split_of(CUT[name][0])[2].pieces
-    assert piece.conjugate(piece.linear * np.ones(len(piece.at))).tolist() == [most] * len(piece.at)
+    (term,) = split_of(CUT[name][0])[2].terms
+    assert term.conjugate(np.zeros(len(term.at))).tolist() == [most] * len(term.at)
 
 
 @np.errstate(invalid="ignore")
@@ -175,9 +184,9 @@ def test_growth_of_variables_that_stay_where_they_are():
 def test_third_derivatives_of_own_losses():
     """They come from differences of second ones."""
     own = ko.SmoothLoss(np.cosh, np.sinh, np.cosh)
-    (piece,) = split_of(lambda f, b: (3 * cp.sum(own(2 * f + b)), []))[2].pieces
-    s = RNG.normal(size=len(piece.at))
-    assert piece.third(s) == pytest.approx(piece.weight * piece.rate**3 * np.sinh(piece.rate * s), rel=1e-8)
+    (term,) = split_of(lambda f, b: (3 * cp.sum(own(2 * f + b)), []))[2].terms
+    s = RNG.normal(size=len(term.at))
+    assert term.third(s) == pytest.approx(term.weight * term.rate**3 * np.sinh(term.rate * s), rel=1e-8)
 
 
 def test_derivatives_of_log_sum_exp():
@@ -186,15 +195,15 @@ def test_derivatives_of_log_sum_exp():
     u, y, h = RNG.normal(size=N), RNG.normal(size=1), 1e-5
     s, E = split.arguments(u, y), split.E.toarray()
     curvature = np.zeros(len(s))
-    for piece in split.pieces:
-        curvature[piece.at] = piece.second(s[piece.at])
-        if not isinstance(piece, LogSumExp):
+    for term in split.terms:
+        curvature[term.at] = term.second(s[term.at])
+        if not isinstance(term, LogSumExp):
             continue
-        v = piece.derivative(s[piece.at])
-        products = np.sum((v * s[piece.at])[: piece.shift.size].reshape(piece.shift.shape), axis=0)
-        assert piece.conjugate(v) == pytest.approx(products - piece.value(s[piece.at]), rel=1e-10, abs=1e-12)
-        assert np.all(np.isinf(piece.conjugate(1.001 * v)))
-        low, high = piece.slopes()
+        v = term.derivative(s[term.at])
+        products = np.sum((v * s[term.at])[: term.shift.size].reshape(term.shift.shape), axis=0)
+        assert term.conjugate(v) == pytest.approx(products - term.value(s[term.at]), rel=1e-10, abs=1e-12)
+        assert np.all(np.isinf(term.conjugate(1.001 * v)))
+        low, high = term.slopes()
         assert np.all((low <= v) & (v <= high))
     gradient = E.T @ split.derivative(s)
     value = [[split.value(split.arguments(u + t * h * e, y)) for t in (1, -1)] for e in np.eye(N)]
@@ -206,12 +215,12 @@ def test_derivatives_of_log_sum_exp():
 
 @pytest.mark.parametrize("name", CUT)
 def test_kinks_add_up_to_the_functions(name):
-    for piece in split_of(CUT[name][0])[2].pieces:
-        if not isinstance(piece, Quadratic):
+    for term in split_of(CUT[name][0])[2].terms:
+        if not isinstance(term, (Bent, Interval)):
             continue
-        kinks = piece.kinks()
+        kinks = term.kinks()
         for scale in (0.1, 1.0, 10.0):
-            s = scale * RNG.normal(size=len(piece.at))
+            s = scale * RNG.normal(size=len(term.at))
             k = s[kinks.of] - kinks.anchor
             # The supremum over a is attained where ρa = k, or at an end.
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -219,7 +228,7 @@ def test_kinks_add_up_to_the_functions(name):
                 a = np.clip(a, kinks.low, kinks.high)
                 best = np.where(k == 0, 0.0, a * k) - np.where(kinks.rho > 0, 0.5 * kinks.rho * a**2, 0.0)
             total = kinks.value + kinks.slope * s + np.bincount(kinks.of, best, minlength=len(s))
-            assert total == pytest.approx(piece.value(s), rel=1e-9, abs=1e-9)
+            assert total == pytest.approx(term.value(s), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -233,23 +242,38 @@ def test_what_does_not_fall_apart(name):
 def test_least_slopes_of_the_complement():
     """−log(1 − e^q) increases: its slope by s is ≥ 0 where q increases with s, and ≤ 0 where it decreases."""
     one, zero = np.ones(2), np.zeros(2)
-    low, high = LogComplement(np.arange(2), one, np.array([1.0, -1.0]), zero, zero).slopes()
+    low, high = Along(np.arange(2), NegativeLogComplement(), one, np.array([1.0, -1.0]), zero).slopes()
     assert low.tolist() == [0.0, -np.inf] and high.tolist() == [np.inf, 0.0]
 
 
 def test_kinks_of_a_stretch_without_a_left_end():
-    """½s² on (−∞, 2] is the tangent 2s − 2 at 2 and sup {a(s − 2) − ½a² : a ≤ 0}."""
-    zero = np.zeros((1, 1))
-    kinks = Quadratic(np.arange(1), zero - np.inf, zero + 2.0, zero, zero, zero + 1.0).kinks()
+    """½s² up to 2 and 2s − 2 beyond is the tangent 2s − 2 and sup {a(s − 2) − ½a² : a ≤ 0}."""
+    kinks = Bent(np.arange(1), one([2], [[0, 0, 1], [-2, 2, 0]])).kinks()
     assert (kinks.value.tolist(), kinks.slope.tolist()) == ([-2.0], [2.0])
-    assert (kinks.low[0], kinks.high[0], kinks.anchor[0], kinks.rho[0]) == (-np.inf, 0.0, 2.0, 1.0)
+    assert (kinks.low.tolist(), kinks.high.tolist()) == ([-np.inf], [0.0])
+    assert (kinks.anchor.tolist(), kinks.rho.tolist()) == ([2.0], [1.0])
+
+
+def test_intervals():
+    """A half-line for each end, a line for a point, and nothing without ends."""
+    inf = np.inf
+    term = Interval(np.arange(4), np.array([-inf, 1.0, 2.0, -inf]), np.array([3.0, 1.0, 4.0, inf]))
+    kinks = term.kinks()
+    found = sorted(zip(kinks.of, kinks.anchor, kinks.low, kinks.high, strict=True))
+    assert found == [(0, 3, 0, inf), (1, 1, -inf, inf), (2, 2, -inf, 0), (2, 4, 0, inf)]
+    assert not (kinks.rho.any() or kinks.slope.any() or kinks.value.any())
+    assert term.value(np.array([3.0, 1.0 + SAME / 2, 4.1, 5.0])).tolist() == [0, 0, inf, 0]
+    assert term.conjugate(np.array([2.0, -2.0, -2.0, 0.0])).tolist() == [6, -2, -4, 0]
+    assert term.conjugate(np.array([-2.0, 0.0, 0.0, 1.0])).tolist() == [inf, 0, 0, inf]
+    low, high = term.slopes()
+    assert low.tolist() == [0, -inf, -inf, 0] and high.tolist() == [inf, inf, inf, 0]
 
 
 def test_curvatures_of_powers_at_0():
     """Below 2 they are those where |q|^p is rounding, above 2 they are 0."""
     one, zero = np.ones(1), np.zeros(1)
-    below, above = (PowerPiece(np.arange(1), one, one, zero + 3.0, zero, p, False) for p in (1.5, 2.5))
-    assert below.second(zero - 3.0) == pytest.approx(0.75 * (3 * SAME ** (1 / 1.5)) ** -0.5)
+    below, above = (Along(np.arange(1), AbsolutePower(p), one, one, zero + 3.0) for p in (1.5, 2.5))
+    assert below.second(zero - 3.0) == pytest.approx(0.75 * (3 * ROUNDED ** (1 / 1.5)) ** -0.5)
     assert above.second(zero - 3.0) == 0.0
 
 
@@ -257,7 +281,7 @@ def test_slopes_of_own_losses_are_attained():
     """The slopes of 2√(1 + (3s)²) are between −6 and 6, both left out."""
     sharp = ko.SmoothLoss(lambda q: np.sqrt(1 + q**2), lambda q: q / np.sqrt(1 + q**2), lambda q: (1 + q**2) ** -1.5)
     one = np.ones(1)
-    low, high = Custom(np.arange(1), sharp, (), 2 * one, 3 * one, 0 * one).slopes()
+    low, high = Along(np.arange(1), StatedFunction(sharp, ()), 2 * one, 3 * one, 0 * one).slopes()
     assert -6 < low[0] == pytest.approx(-6, rel=1e-8)
     assert 6 > high[0] == pytest.approx(6, rel=1e-8)
 
@@ -314,25 +338,41 @@ def test_newtons_method_ends_where_only_rounding_is_left():
     assert found.q == pytest.approx(np.log(11.0), rel=1e-14) and len(asked) < 30
 
 
-def test_conjugates_with_fewer_stretches_than_others():
-    """|s| beside s, which has one: (1 − 1)s is 0."""
-    nan, inf = np.nan, np.inf
-    left, right = np.array([[-inf, 0.0], [-inf, nan]]), np.array([[0.0, inf], [inf, nan]])
-    zero = np.array([[0.0, 0.0], [0.0, nan]])
-    piece = Quadratic(np.arange(2), left, right, zero, np.array([[-1.0, 1.0], [1.0, nan]]), zero)
-    assert piece.conjugate(np.array([0.5, 1.0])).tolist() == [0.0, 0.0]
-    assert piece.conjugate(np.array([1.5, 1.5])).tolist() == [inf, inf]
+def test_numbers_that_overflow():
+    """They stay finite where the function is, so that steps can be compared."""
+    one, big = np.ones(1), np.full(1, 1e4)
+    for family in (Exp(), AbsolutePower(80.0)):
+        term = Along(np.arange(1), family, one, one, 0 * one)
+        for found in (term.value(big), term.derivative(big), term.second(big), term.third(big)):
+            assert np.isfinite(found).all() and (found > 1e300).all()
+    assert Along(np.arange(1), InversePower(2.0), one, one, 0 * one).value(-one).tolist() == [np.inf]
+
+
+def test_conjugates_of_linear_functions():
+    """The slope of 3·0.1s, which a division by the rate would move by a rounding."""
+    line = ko.SmoothLoss(lambda q: 0.1 * q, lambda q: np.full_like(q, 0.1), np.zeros_like)
+    rates = np.linspace(0.1, 3, 40)
+    term = Along(np.arange(40), StatedFunction(line, ()), np.full(40, 3.0), rates, np.ones(40))
+    assert term.conjugate(term.derivative(np.zeros(40))) == pytest.approx(-0.3, rel=1e-12)
+
+
+def test_weights_of_0():
+    """They leave the domain of their function alone."""
+    term = Along(np.arange(3), NegativeLog(), np.array([1.0, 0.0, 0.0]), np.array([1.0, 2.0, -2.0]), np.ones(3))
+    curved, interval = term.apart()
+    assert curved.at.tolist() == [0] and interval.at.tolist() == [1, 2]
+    assert interval.left.tolist() == [-0.5, -np.inf] and interval.right.tolist() == [np.inf, 0.5]
+    assert Along(np.arange(1), Exp(), np.ones(1), np.ones(1), np.ones(1)).apart()[0].at.tolist() == [0]
 
 
 def test_slopes_of_logarithms():
     """−log falls with its argument, and by as much as one likes."""
-    one, zero = np.ones(2), np.zeros(2)
-    low, high = Logarithm(np.arange(2), one, np.array([0.5, -0.5]), zero, 3 * one).slopes()
-    assert low.tolist() == [-np.inf, 3.0] and high.tolist() == [3.0, np.inf]
+    low, high = Along(np.arange(2), NegativeLog(), np.ones(2), np.array([0.5, -0.5]), np.zeros(2)).slopes()
+    assert low.tolist() == [-np.inf, pytest.approx(0.0)] and high.tolist() == [pytest.approx(0.0), np.inf]
 
 
 def test_second_derivatives_of_own_losses():
     """Of 2·cosh(3s + 1): 18·cosh(3s + 1)."""
     own, one, s = ko.SmoothLoss(np.cosh, np.sinh, np.cosh), np.ones(2), np.array([0.1, -0.4])
-    piece = Custom(np.arange(2), own, (), 2 * one, 3 * one, one)
-    assert piece.second(s) == pytest.approx(18 * np.cosh(3 * s + 1), rel=1e-12)
+    term = Along(np.arange(2), StatedFunction(own, ()), 2 * one, 3 * one, one)
+    assert term.second(s) == pytest.approx(18 * np.cosh(3 * s + 1), rel=1e-12)

@@ -215,7 +215,7 @@ def separated(objective, constraints=lambda u: []):
 
 def test_small_curvature_beside_a_large_one():
     pieces = separated(lambda u: cp.sum(1e-14 * cp.square(u) + cp.square(cp.pos(u)))).split
-    curvatures = sorted(piece.curvature[0, -1] for piece in pieces.pieces)
+    curvatures = sorted(term.family.coefficients[0, -1, 2] for term in pieces.terms)
     assert curvatures == pytest.approx([2e-14, 2], rel=1e-12, abs=0)
 
 
@@ -228,14 +228,14 @@ def test_small_cost_beside_a_large_one():
 def test_kinks_beside_a_far_bound():
     """Huber's knots at ±1 are two, with a bound at −1e13 too."""
     pieces = separated(lambda u: cp.sum(cp.huber(u, 1.0)), lambda u: [u >= -1e13]).split
-    assert pieces.pieces[0].right[0, :2] == pytest.approx([-1.0, 1.0])
+    assert pieces.terms[0].family.knots[0] == pytest.approx([-1.0, 1.0])
 
 
 def test_knots_close_together():
     pieces = separated(lambda u: cp.sum(cp.maximum(0, u, 2 * u - 1e-10))).split
-    assert pieces.pieces[0].right[0, :2] == pytest.approx([0.0, 1e-10])
+    assert pieces.terms[0].family.knots[0] == pytest.approx([0.0, 1e-10])
     squares = separated(lambda u: cp.sum(cp.maximum(cp.square(u), 1e-11 * u, 1e9 * (u - 2)))).split
-    assert squares.pieces[0].right[0, :2] == pytest.approx([0.0, 1e-11], abs=1e-20)
+    assert squares.terms[0].family.knots[0, :2] == pytest.approx([0.0, 1e-11], abs=1e-20)
 
 
 @pytest.mark.one_row

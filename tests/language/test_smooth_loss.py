@@ -12,13 +12,14 @@ from scipy.special import expit
 import kernelopt as ko
 from kernelopt import losses
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.pieces import Custom
+from kernelopt.compiler.terms import Along
 from kernelopt.driver import local_optima, refine
 from kernelopt.driver.local_optima import Conditions
 from kernelopt.driver.options import factor_options
 from kernelopt.driver.policy import Step
 from kernelopt.driver.strategy import Goal
 from kernelopt.errors import DataError, DCPError, KernelOptError, OptionError, SolverError
+from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.inverse import attained
 
 KERNEL = ko.kernels.Gaussian(sigma=1.0)
@@ -317,18 +318,18 @@ def test_no_point_in_the_domain():
 def test_conjugates_bound_from_above():
     """h*(v) ≥ vs − h(s) for every s, and equality where v is a slope of h; ∞ beyond the slopes."""
     for made, y in ((logistic, LABELS), (poisson, COUNTS), (squared, Y), (pseudo_huber, Y)):
-        piece = Custom(np.arange(N), made(), (y,), WEIGHTS, np.where(Y > 0, 2.0, -0.5), 0.3 * Y)
+        piece = Along(np.arange(N), StatedFunction(made(), (y,)), WEIGHTS, np.where(Y > 0, 2.0, -0.5), 0.3 * Y)
         low, high = piece.slopes()
         for _ in range(10):
             s = 3 * RNG.normal(size=N)
             v = piece.derivative(s)
             assert (low <= v).all() and (v <= high).all()
-            piece._last.clear()  # no hint
+            piece.family._last.clear()  # no hint
             size = np.abs(v * s) + np.abs(piece.value(s))
             assert np.abs(piece.conjugate(v) - (v * s - piece.value(s))).max() <= 1e-12 * size.max()
             other = s + RNG.normal(size=N)
             assert (piece.conjugate(v) >= v * other - piece.value(other) - 1e-12 * size).all()
-    beyond = Custom(np.arange(N), pseudo_huber(), (Y,), np.ones(N), np.ones(N), np.zeros(N))
+    beyond = Along(np.arange(N), StatedFunction(pseudo_huber(), (Y,)), np.ones(N), np.ones(N), np.zeros(N))
     assert np.isposinf(beyond.conjugate(np.full(N, 1.5))).all()
 
 

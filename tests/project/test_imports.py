@@ -56,7 +56,7 @@ INSIDE = {
         ["reader", "separable"],
         ["feasibility", "integers"],
         ["atom_rules", "conic_form", "iterate", "restated"],
-        ["canonical_form", "entries", "explicit", "least", "pieces"],
+        ["canonical_form", "entries", "explicit", "least", "terms"],
         ["attributes", "linear_maps", "quadratic_part", "rules"],
     ],
     "driver": [

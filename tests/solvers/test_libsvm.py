@@ -10,7 +10,7 @@ from inside import reduction_of
 from sklearn.svm import SVC, SVR, _libsvm
 
 import kernelopt as ko
-from kernelopt.compiler.pieces import Kinks
+from kernelopt.compiler.terms import Kinks
 from kernelopt.solvers import active_set, assemble, augmented_lagrangian, libsvm, machines
 from kernelopt.solvers.watch import Watch
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.compiler.pieces import Kinks
+from kernelopt.compiler.terms import Kinks
 from kernelopt.solvers import assemble
 from kernelopt.solvers.machines import machine_of
 

@@ -12,10 +12,11 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.compiler.pieces import Logarithm
 from kernelopt.compiler.separable import Lengths
+from kernelopt.compiler.terms import Along
 from kernelopt.errors import SolverError
 from kernelopt.factorization.tall import DenseMatrix
+from kernelopt.pieces.elementary import NegativeLog
 from kernelopt.solvers import assemble, engines, first_point, machines
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
@@ -553,7 +554,7 @@ def test_a_penalty_costs_something_for_any_strength(slope, curvature):
 def logarithm(B, rate):
     """½v² − log(rate·s − 3) with s = Bv: s = 0 is outside of the domain."""
     zero, empty, one = np.zeros(1), np.zeros(0), np.ones(1)
-    loss = Logarithm(np.arange(1), one, np.full(1, rate), np.full(1, -3.0), zero)
+    loss = Along(np.arange(1), NegativeLog(), one, np.full(1, rate), np.full(1, -3.0))
     return Structured(
         (DenseMatrix(np.full((1, 1), B)),), sp.csr_array(np.eye(1)), np.zeros((1, 0)), one, zero, empty, zero,
         np.arange(0), empty, empty, empty, empty, (loss,), 0.0,

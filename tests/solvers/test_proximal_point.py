@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
-from kernelopt.compiler.pieces import Kinks
+from kernelopt.compiler.terms import Kinks
 from kernelopt.solvers import maxima, proximal_point
 
 RNG = np.random.default_rng(0)
