@@ -33,16 +33,17 @@ def _found(pieces: Pieces, t: int) -> Single:
     rows, values = (part[S.indptr[t] : S.indptr[t + 1]] for part in (S.indices, S.data))
     alone = np.diff(pieces.S.indptr)[rows] == 1
     rows, values = rows[alone], values[alone]
-    below = np.isin(rows, pieces.below)
+    below = pieces.is_below[rows]
     growing = rows[values > 0]
-    curved = False
+    curved, grows = False, np.zeros(len(pieces.s0), dtype=bool)
+    grows[growing] = True
     for group in pieces.groups if len(growing) else ():
-        mine = np.asarray(np.isin(group.rows, growing).all(axis=1))
+        mine = np.asarray(grows[group.rows].all(axis=1))
         if mine.any():
             most = group.family.nearest(np.full(group.rows.shape, inf), np.ones(len(mine)))
             curved |= bool(np.any(most[mine] == inf) and group.rows.shape[1] == 1)
     signs = rows[below & (values < 0) & (pieces.s0[rows] == 0)]
-    return Single(rows, values, rows[below], signs, curved or bool(np.isin(growing, pieces.below).any()))
+    return Single(rows, values, rows[below], signs, curved or bool(pieces.is_below[growing].any()))
 
 
 def raised(pieces: Pieces, t: int, a: Array, need: float) -> float:
@@ -57,9 +58,10 @@ def raised(pieces: Pieces, t: int, a: Array, need: float) -> float:
         return max(need, 0.0)
     for _, row, value in bounds:
         need, a[row] = need + float(a[row] * value), 0.0
-    w = np.append(1.0, a[pieces.below])
+    w, grows = np.append(1.0, a[pieces.below]), np.zeros(len(a), dtype=bool)
+    grows[rows[values > 0]] = True
     for group in pieces.groups:
-        for i in np.flatnonzero(np.isin(group.rows[:, 0], rows[values > 0])) if group.rows.shape[1] == 1 else ():
+        for i in np.flatnonzero(grows[group.rows[:, 0]]) if group.rows.shape[1] == 1 else ():
             row, omega, wanted = int(group.rows[i, 0]), group.omega(w), a[group.rows]
             value, before = float(values[rows == row][0]), float(a[row])
             wanted[i] = max(before + need / value, 0.0)

@@ -24,7 +24,8 @@ def costly(reduction: Reduction, pieces: Pieces, number: int) -> list[int]:
     form, S, found = reduction.form, pieces.by_columns, list[int]()
     for j in form.norms_of(form.predictions[number].theta):
         t = int(pieces.columns[form.norms[j].t.id][0])
-        rows = np.setdiff1d(S.indices[S.indptr[t] : S.indptr[t + 1]], single(pieces, t).signs)
+        signs = set(single(pieces, t).signs.tolist())
+        rows = np.array([row for row in S.indices[S.indptr[t] : S.indptr[t + 1]].tolist() if row not in signs])
         for group in pieces.groups if len(rows) else ():
             if group.is_outer and not group.costs.all():
                 rows = np.setdiff1d(rows, group.rows[group.costs == 0])

@@ -107,7 +107,8 @@ def rooms_of(pieces: Pieces, a: Array, spare: float, floor: float) -> Rooms:
     entries, at_rows, numbers = (np.concatenate(part) for part in zip(*normals, strict=True))
     Z = sp.csc_array((entries * alone[at_rows], (at_rows, numbers)) if at else (m, 0), shape=(m, at))
     T = sum(nested[1:], nested[0]) if nested else sp.csr_array((m, m))
-    signs = np.where(np.isin(np.arange(at), scalings), 1.0, -1.0)
+    signs = np.full(at, -1.0)
+    signs[scalings] = 1.0
     return Rooms(d * alone, Z, signs, room * alone, T)
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.pieces.function import Family
+from kernelopt.support import sparse
 from kernelopt.support.types import Array, Ints
 
 
@@ -106,7 +108,7 @@ class Entries:
 
 def constant(values: Array) -> Entries:
     """Numbers."""
-    return Entries(sp.csr_array((len(values), 0)), np.asarray(values, dtype=float))
+    return Entries(_nothing(len(values)), np.asarray(values, dtype=float))
 
 
 def unit(columns: Ints) -> Entries:
@@ -122,7 +124,7 @@ def applied(
     m = len(argument) // k
     functions, number = Functions(family, k, argument.M, argument.c, base), np.arange(m)
     term = Term(functions, number, number, np.full(m, weight))
-    return Entries(sp.csr_array((m, 0)), np.zeros(m), (term,))
+    return Entries(_nothing(m), np.zeros(m), (term,))
 
 
 def stacked(parts: Sequence[Entries]) -> Entries:
@@ -132,7 +134,7 @@ def stacked(parts: Sequence[Entries]) -> Entries:
     for part in parts:
         terms += [t._replace(at=at + t.at) for t in part.terms]
         at += len(part)
-    M = sp.csr_array(sp.vstack([wide(part.M, n) for part in parts], format="csr"))
+    M = sparse.stacked([part.M for part in parts], n)
     return Entries(M, np.concatenate([part.c for part in parts]), tuple(terms))
 
 
@@ -146,6 +148,12 @@ def summed(parts: Iterable[Entries]) -> Entries:
 def wide(M: sp.csr_array, n: int) -> sp.csr_array:
     """The same rows with n columns."""
     return M if M.shape[1] == n else _rows(M.data, M.indices, M.indptr, n)
+
+
+@lru_cache(maxsize=64)
+def _nothing(m: int) -> sp.csr_array:
+    """m rows without columns, which nobody writes to."""
+    return sp.csr_array((m, 0))
 
 
 def _rows(data: Array, indices: Ints, indptr: Ints, n: int) -> sp.csr_array:

@@ -100,7 +100,7 @@ def added_epigraphs(
     The numbers of the groups, all functions of which are such ones, and the rows of their constraints.
     """
     able = {number for number in among if _may_be_bounded(pieces, pieces.groups[number], on_t)}
-    while True:  # rows that hold other functions, too, are none of this kind
+    while able:  # rows that hold other functions, too, are none of this kind
         other = [g.weights.indices for number, g in enumerate(pieces.groups) if number not in able]
         taken = np.setdiff1d(np.concatenate([np.arange(0), *other]), [0])
         kept = {number for number in able if not np.isin(pieces.groups[number].weights.indices, taken).any()}

@@ -37,6 +37,7 @@ from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import Family
 from kernelopt.pieces.norms import Radial, RowNorm
 from kernelopt.pieces.quadratics import ABS, POS, Piecewise, many
+from kernelopt.support import sparse
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.types import Array, Ints
 
@@ -68,7 +69,7 @@ def _with_inside(
     parts, base = Collected(pieces.c.copy()), np.zeros(len(pieces.s0))
     others = [number for number in range(len(pieces.groups)) if number not in inside.groups]
     within, held = added_epigraphs(parts, pieces, others, S, on_t)
-    if np.setdiff1d(pieces.below[pieces.bounds[:, 1]], np.append(inside.below, held)).size:
+    if len(pieces.bounds) and np.setdiff1d(pieces.below[pieces.bounds[:, 1]], np.append(inside.below, held)).size:
         return None
     for number, group in enumerate(pieces.groups):
         if number in inside.groups or number in within:
@@ -109,8 +110,11 @@ def _added_constraints(
         own = rows[~within[rows] & ~on_t[rows] & ~holds]
         if empty[own].any():
             return False
-        rate = 2.0 ** exponents[own]
-        at = parts.put(sp.csr_array(sp.diags_array(1 / rate) @ S[own]), own)
+        if not len(own):
+            continue
+        rate, part = 2.0 ** exponents[own], S[own]
+        part.data /= np.repeat(rate, np.diff(part.indptr))
+        at = parts.put(part, own)
         b = -pieces.s0[own] / rate
         parts.use(Interval(at, b if equal else np.full_like(b, -inf), b))
         parts.returns(own, at, 1 / rate)
@@ -136,8 +140,7 @@ def _touched(S: sp.csr_array, columns: Ints) -> NDArray[np.bool_]:
 
 def _assembled(parts: Collected, pieces: Pieces, form: CanonicalForm, base: Array) -> Separable:
     n = pieces.n + len(parts.extra)
-    wide = [sp.csr_array((S.data, S.indices, S.indptr), shape=(S.shape[0], n)) for S in parts.rows]
-    S, costs = sp.csr_array(sp.vstack(wide)), np.append(parts.c, parts.extra)
+    S, costs = sparse.stacked(parts.rows, n), np.append(parts.c, parts.extra)
     u, t = columns_of_u(pieces, form), _columns_of_t(pieces, form)
     used = costs != 0
     used[S.indices] = True
@@ -145,12 +148,21 @@ def _assembled(parts: Collected, pieces: Pieces, form: CanonicalForm, base: Arra
     users = users[used[users]]
     used[np.concatenate([u, t, users])] = False
     y = np.concatenate([users, np.flatnonzero(used)])
-    rows, at, factor = (np.concatenate(several) for several in zip(*parts.back, strict=True))
+    none = np.arange(0), np.arange(0), np.zeros(0)
+    rows, at, factor = (np.concatenate(several) for several in zip(none, *parts.back, strict=True))
+    E, F = (sparse.columns(S, _places(own, n), len(own)) for own in (u, y))
+    back = sp.csr_array((factor, (rows, at)), shape=(len(pieces.s0), parts.m))
     return Separable(
-        u, y, sp.csr_array(S[:, u]), sp.csr_array(S[:, y]), costs[u], costs[y], tuple(parts.terms),
-        np.concatenate(parts.plain), sp.csr_array((factor, (rows, at)), shape=(len(pieces.s0), parts.m)), base,
-        n, len(users), parts.constant, tuple(parts.sums),
+        u, y, E, F, costs[u], costs[y], tuple(parts.terms),
+        np.concatenate([np.arange(0), *parts.plain]), back, base, n, len(users), parts.constant, tuple(parts.sums),
     )  # fmt: skip
+
+
+def _places(chosen: Ints, n: int) -> Ints:
+    """The place of each of n columns among chosen ones, −1 of others."""
+    found = np.full(n, -1)
+    found[chosen] = np.arange(len(chosen))
+    return found
 
 
 def _added(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Array, inside: Inside) -> bool:  # noqa: PLR0917
@@ -383,7 +395,7 @@ def tightest(pieces: Pieces, form: CanonicalForm, of_norms: Array) -> Array:
     S, z = pieces.by_columns, np.zeros(len(pieces.s0))
     for j, value in zip(_columns_of_t(pieces, form), of_norms, strict=True):
         rows, a = (part[S.indptr[j] : S.indptr[j + 1]] for part in (S.indices, S.data))
-        upper = np.flatnonzero((a > 0) & np.isin(rows, pieces.below))
+        upper = np.flatnonzero((a > 0) & pieces.is_below[rows])
         if len(upper) and value:
             best = upper[np.argmin(-pieces.s0[rows[upper]] / a[upper])]
             z[rows[best]] = value / a[best]

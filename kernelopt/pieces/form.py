@@ -158,6 +158,13 @@ class Pieces:
         return np.bincount(self.S.indices, self.S.data != 0, self.n).astype(int)
 
     @of_rows
+    def is_below(self) -> Array:
+        """Whether each row is one that is ≤ 0."""
+        found = np.zeros(len(self.s0), dtype=bool)
+        found[self.below] = True
+        return found
+
+    @of_rows
     def is_explicit(self) -> bool:
         """Whether each column is that of a variable, or bounds a function: graph forms have further ones."""
         return not len(self.local)
@@ -166,7 +173,10 @@ class Pieces:
     def local(self) -> Ints:
         """The columns of graph forms, which are no variables and bound no function: a point does not tell their
         values."""
-        return np.setdiff1d(np.arange(self.n), np.concatenate([self.bounds[:, 0], *self.columns.values()]))
+        others = np.ones(self.n, dtype=bool)
+        for known in (self.bounds[:, 0], *self.columns.values()):
+            others[known] = False
+        return np.flatnonzero(others)
 
     @of_rows
     def twins(self) -> Twins:

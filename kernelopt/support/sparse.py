@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
@@ -22,6 +24,26 @@ def entries(M: sp.csr_array, rows: Ints) -> tuple[Ints, Ints, Array]:
     ends = np.cumsum(lengths)
     at = np.repeat(M.indptr[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
     return np.repeat(np.arange(len(rows)), lengths), M.indices[at], M.data[at]
+
+
+def stacked(parts: Sequence[sp.csr_array], n: int) -> sp.csr_array:
+    """Matrices of at most n columns, one below the other."""
+    starts = np.cumsum([0, *(len(part.data) for part in parts)])
+    indptr = np.concatenate([[0], *(start + part.indptr[1:] for start, part in zip(starts, parts, strict=False))])
+    none = np.zeros(0), np.zeros(0, dtype=int)
+    data, indices = (
+        np.concatenate([empty, *(getattr(part, name) for part in parts)])
+        for empty, name in zip(none, ("data", "indices"), strict=True)
+    )
+    return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n))
+
+
+def columns(S: sp.csr_array, place: Ints, n: int) -> sp.csr_array:
+    """Column j of S as column place[j] of n, without those with a negative place."""
+    to = place[S.indices]
+    keep = to >= 0
+    indptr = np.append(0, np.cumsum(keep))[S.indptr]
+    return sp.csr_array((S.data[keep], to[keep], indptr), shape=(S.shape[0], n))
 
 
 def is_diagonal(M: sp.sparray) -> bool:

@@ -1,4 +1,4 @@
-"""Products with sparse symmetric matrices by their roots."""
+"""Sparse matrices below each other, some of their columns, and roots of symmetric ones."""
 
 import numpy as np
 import pytest
@@ -51,3 +51,14 @@ def test_there_may_be_no_root(T):
 def test_squares():
     T, B = chain(300, RNG.uniform(1, 2, 299), 0.1), RNG.normal(size=(300, 20))
     np.testing.assert_allclose(sparse.squares(B, T), B.T @ T.toarray() @ B, rtol=1e-12, atol=1e-10)
+
+
+def test_stacked_and_columns():
+    A, B = sp.random_array((4, 3), density=0.5, rng=RNG), sp.random_array((2, 5), density=0.5, rng=RNG)
+    S = sparse.stacked([sp.csr_array(A), sp.csr_array((3, 0)), sp.csr_array(B)], 6)
+    dense = np.zeros((9, 6))
+    dense[:4, :3], dense[7:, :5] = A.toarray(), B.toarray()
+    assert np.array_equal(S.toarray(), dense)
+    place = np.array([2, -1, 0, -1, 1, -1])
+    assert np.array_equal(sparse.columns(S, place, 3).toarray(), dense[:, [2, 4, 0]])
+    assert sparse.stacked([], 4).shape == (0, 4)
