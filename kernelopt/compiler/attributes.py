@@ -38,7 +38,7 @@ def nearest(variable: cp.Variable, value: Array) -> Array:
     if has["symmetric"] or has["PSD"] or has["NSD"]:
         x = (x + np.swapaxes(x, -2, -1)) / 2
     if has["PSD"] or has["NSD"]:
-        x = _definite(x, 1.0 if has["PSD"] else -1.0)
+        x = definite(x, 1.0 if has["PSD"] else -1.0)
     lower, upper = limits(variable)
     return np.clip(x, lower, upper)
 
@@ -76,10 +76,10 @@ def _marked(variable: cp.Variable, name: str) -> NDArray[np.bool_]:
     return mask.reshape(variable.shape)
 
 
-def _definite(x: Array, sign: float) -> Array:
-    """The nearest positive semidefinite matrix, for sign −1 the nearest negative semidefinite one."""
+def definite(x: Array, sign: float) -> Array:
+    """The positive semidefinite matrix nearest to a symmetric or hermitian one; for sign −1 the negative one."""
     eigenvalues, V = np.linalg.eigh(sign * x)
     # A definite value is returned as it is: composing it again from V would round it.
     if np.all(eigenvalues >= 0):
         return x
-    return np.asarray(sign * (V * np.clip(eigenvalues, 0.0, None)[..., None, :]) @ np.swapaxes(V, -2, -1))
+    return np.asarray(sign * (V * np.clip(eigenvalues, 0.0, None)[..., None, :]) @ np.swapaxes(V, -2, -1).conj())

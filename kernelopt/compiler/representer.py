@@ -21,7 +21,7 @@ from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
 from kernelopt.compiler.iterate import NEGLIGIBLE, Iterate, in_columns, place
 from kernelopt.compiler.outer import Common, read
-from kernelopt.errors import SolverError
+from kernelopt.errors import KernelError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels import Delta
 from kernelopt.kernels.domains import frozen
@@ -120,7 +120,11 @@ def _spans(link: PredictionLink, factor: Factor) -> bool:
         return True
     if not rows.are_points or plain(rows.kernel) is not rows.kernel or rows.features > MOST_FEATURES:
         return False
-    return factor.rank >= int(np.linalg.matrix_rank(rows.kernel._features(rows.points)))
+    try:
+        rank = np.linalg.matrix_rank(rows.kernel._features(rows.points))
+    except KernelError:  # of a kernel matrix as given, which has a number of features and no feature map
+        rank = np.linalg.matrix_rank(rows.gram_to_read(), hermitian=True) if len(rows) <= MOST_FEATURES else len(rows)
+    return factor.rank >= int(rank)
 
 
 def _is_bounded(form: CanonicalForm, theta: Theta) -> bool:
@@ -468,7 +472,8 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
     """Largest violation of a constraint of the outer problem, relative to the constraint's own terms.
 
     Predictions that are all but zero count with the size of the data, as ‖θ − f₀‖ does with that of f₀. Sizes beyond
-    `LARGE` times the data's unit count with that, so that huge terms which cancel do not make a violation small.
+    `LARGE` times the data's unit count with that, so that huge terms which cancel do not make a violation small. Where
+    all variables of a constraint cost next to nothing, they count with the size that would cost as much as other terms.
     """
     form = reduction.form
     outside = max((_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)), default=0.0)
@@ -494,7 +499,51 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
             sizes[norm.t.id] = norm.view.shift.norm
     beyond = max((_violation(c, sizes, shares) for c in domain), default=0.0)
     finite = 0 < beyond <= FEASIBLE  # at an end of a domain, to rounding
-    return max(outside, beyond, *(_violation(c, sizes, shares, finite) for c in form.outer.constraints))
+    found = [_violation(c, sizes, shares, finite) for c in form.outer.constraints]
+    if max(found, default=0.0) > FEASIBLE and (floors := _floors(form, sizes)):
+        found = [
+            _violation(c, _raised(sizes, floors, c), shares, finite) if part > FEASIBLE else part
+            for c, part in zip(form.outer.constraints, found, strict=True)
+        ]
+    return max(outside, beyond, *found)
+
+
+def _floors(form: CanonicalForm, sizes: Mapping[int, float]) -> dict[int, float]:
+    """For each y that costs next to nothing at its size, the size that costs as much as the largest term of the
+    objective, to first order; without a cost of its own, the size that is as much beside others in a constraint."""
+    costs = _steepest(form.outer.objective.args)
+    most = max((cost * sizes.get(i, 0.0) for i, cost in costs.items()), default=0.0)
+    if not 0 < most < np.inf:
+        return {}
+    of_y = {v.id: costs.get(v.id, 0.0) for v in form.y}
+    found = {
+        i: most / cost if cost else 0.0 for i, cost in of_y.items() if cost * sizes.get(i, 0.0) <= NEGLIGIBLE * most
+    }
+    among = [c for c in form.outer.constraints if {v.id for v in c.variables()} <= set(found)]
+    rates = [_steepest([a for a in c.args if not isinstance(a, list)]) for c in among]
+    for _ in range(len(found)):
+        before = dict(found)
+        for part in rates:
+            largest = max((rate * found[i] for i, rate in part.items()), default=0.0)
+            found |= {i: largest / rate for i, rate in part.items() if rate and not found[i]}
+        if found == before:
+            break
+    return found
+
+
+def _steepest(expressions: Sequence[cp.Expression]) -> dict[int, float]:
+    """The largest |∂(entry)/∂(entry of the variable)|, by the variables' ids."""
+    found = dict[int, float]()
+    for expression in expressions:
+        for i, g in jacobians(expression).items():
+            found[i] = max(found.get(i, 0.0), float(abs(g).max()) if 0 not in g.shape else 0.0)
+    return found
+
+
+def _raised(sizes: Mapping[int, float], floors: Mapping[int, float], constraint: Any) -> Mapping[int, float]:
+    """The sizes, at least the floors in a constraint all variables of which have one."""
+    own = {v.id for v in constraint.variables()}
+    return {**sizes, **{i: max(sizes.get(i, 0.0), floors[i]) for i in own}} if own <= set(floors) else sizes
 
 
 def _outside(variable: cp.Variable, given: Any) -> float:

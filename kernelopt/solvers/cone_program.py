@@ -13,7 +13,7 @@ from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.solvers import cone_memory
 from kernelopt.solvers.cones import violation
 from kernelopt.support import clock
-from kernelopt.support.cvxpy_parts import clarabel_answer, clarabel_cones
+from kernelopt.support.cvxpy_parts import clarabel_answer, clarabel_cones, require_setup_within
 from kernelopt.support.types import Array
 
 TOLERANCE = 1e-11  # Clarabel's tolerances, near the smallest that it reaches
@@ -38,6 +38,7 @@ def _answered(  # noqa: PLR0917
     P: Array | sp.csc_array, q: Array, A: sp.csc_array, b: Array, cones: Cones, equilibrate: bool
 ) -> Any:
     quadratic = sp.csc_array(P if sp.issparse(P) else sp.diags_array(P))
+    require_setup_within(clock.seconds_left(), A.nnz + quadratic.nnz, cones.psd)
     cone_memory.require("CLARABEL", cones.psd, A.nnz + quadratic.nnz)
     settings = clarabel.DefaultSettings()
     settings.equilibrate_enable = equilibrate

@@ -341,10 +341,27 @@ def _by_cvxpy(  # noqa: PLR0917
 
 
 def _is_placed(problem: cp.Problem) -> bool:
-    """Move all variables to values with their attributes; whether each has a finite value."""
+    """Move all variables to values with their attributes, and into v ≽ 0; whether each has a finite value."""
     for variable in problem.variables():
         _place_inside(variable)
-    return all(map(_has_value, problem.variables()))
+    if not all(map(_has_value, problem.variables())):
+        return False
+    for constraint in problem.constraints:
+        if isinstance(constraint, cp.constraints.PSD) and len(constraint.variables()) == 1:
+            _make_definite(constraint)
+    return True
+
+
+def _make_definite(constraint: cp.constraints.PSD) -> None:
+    """Move v of v ≽ 0 or −v ≽ 0 to the nearest definite value: relative to v ≈ 0 a solver's error is large."""
+    (variable,), X = constraint.variables(), attributes.dense(constraint.args[0].value)
+    v = attributes.dense(variable.value)
+    sign = next((sign for sign in (1.0, -1.0) if X.shape == v.shape and np.array_equal(X, sign * v)), 0.0)
+    if not sign or any(variable.attributes[name] for name in ("boolean", "integer", "bounds", "sparsity")):
+        return
+    even = (v + np.swapaxes(v, -2, -1).conj()) / 2  # what cvxpy asks to be definite, also of a v that is not symmetric
+    value = v + (attributes.definite(even, sign) - even)
+    variable.save_value(sp.diags_array(np.diagonal(value)) if variable.attributes["diag"] else value)
 
 
 def lacks_relaxation(problem: cp.Problem) -> str | None:

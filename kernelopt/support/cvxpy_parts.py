@@ -78,8 +78,8 @@ __all__ = [
     "LogicExpression", "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox",
     "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients",
     "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "jacobians", "multiply",
-    "nodes_of", "norm1", "normNuc", "perspective", "quad_over_lin", "reshape", "rightly_valued", "sigma_max",
-    "special_index", "symmetric_wrap", "with_args",
+    "nodes_of", "norm1", "normNuc", "perspective", "quad_over_lin", "require_setup_within", "reshape",
+    "rightly_valued", "sigma_max", "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
@@ -96,6 +96,14 @@ ITS_OWN = (cp.error.SolverError, cp.error.DCPError, cp.error.ParameterError)  # 
 # Clarabel's setup can't be interrupted: per entry of its matrix it takes 2e-7 s for 5e5 entries, and 6e-7 s for 2e7. It
 # is not begun where it takes longer than the time that is left. Larger values give up too early, smaller ones overrun.
 SETUP_SECONDS = 6e-7
+
+
+def require_setup_within(seconds: float, entries: int, sides: Iterable[int]) -> None:
+    """Raise OutOfTimeError where Clarabel's setup takes longer, for so many entries and semidefinite cones of these
+    sides: a block of T = n(n + 1)/2 rows is dense. Each of its iterations takes longer still."""
+    rows = [n * (n + 1) // 2 for n in sides]
+    if SETUP_SECONDS * (entries + sum(t * (t + 1) // 2 for t in rows)) > seconds:
+        raise OutOfTimeError
 
 
 def jacobians(expression: cp.Expression) -> dict[int, Any]:
@@ -201,8 +209,7 @@ class Compiled(NamedTuple):
             return outside.call(lambda: self.chain.solve_via_data(problem, self.data, warm, verbose, ours), seconds)
         _validate_problem_data(self.data)
         began = clock.now()
-        if SETUP_SECONDS * self.data["A"].nnz > seconds:
-            raise OutOfTimeError
+        require_setup_within(seconds, self.data["A"].nnz, self.data["dims"].psd)
         last = problem._solver_cache.pop(self.solver, None)  # which may run on after Ctrl-C
         solver = (self._updated(last, verbose, ours) if warm else None) or self._new(verbose, ours)
         answer = clarabel_answer(solver, seconds - (clock.now() - began))

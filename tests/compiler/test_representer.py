@@ -330,3 +330,68 @@ def test_a_norm_is_bounded_in_a_constraint():
     loss = cp.norm1(first(X) + second(X) - y) + ko.norm(second)
     form = ko.Problem(cp.Minimize(loss), [ko.norm(first) <= 2, second(X) <= 1]).canonical_form()
     assert representer._is_bounded(form, first) and not representer._is_bounded(form, second)
+
+
+def at_zero(cones, v):
+    """‖f − y‖₁ + .1‖θ‖² + tr v for two rows that can be met: .005 at v = 0."""
+    theta = ko.Theta(ko.kernels.Linear())
+    trace = cp.trace(v) if v.ndim else v
+    trace = cp.real(trace) if v.is_complex() else trace
+    objective = cp.norm1(theta(np.eye(2)) - [0.1, 0.2]) + 0.1 * ko.sum_squares(theta) + trace
+    return ko.Problem(cp.Minimize(objective), cones(v))
+
+
+DEFINITE = {
+    "symmetric": ({"symmetric": True}, lambda v: [v >> 0]),
+    "negative": ({"symmetric": True}, lambda v: [-v << 0]),
+    "diagonal": ({"diag": True}, lambda v: [v >> 0]),
+    "hermitian": ({"hermitian": True}, lambda v: [v >> 0]),
+    "none": ({}, lambda v: [v >> 0]),
+}
+
+
+@pytest.mark.one_row
+@pytest.mark.parametrize("solver", [None, "CLARABEL"])
+@pytest.mark.parametrize("name", DEFINITE)
+def test_definite_variables_that_vanish(name, solver):
+    """Relative to v ≈ 0 itself a solver's error is no small violation."""
+    attributes, cones = DEFINITE[name]
+    problem = at_zero(cones, cp.Variable((2, 2), **attributes))
+    assert problem.solve(solver=solver) == pytest.approx(0.005, abs=3e-7)
+    assert problem.status == "optimal"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", [None, "CLARABEL"])
+def test_cones_whose_variables_cost_next_to_nothing(solver):
+    """The point of a solver is 1e-10 outside; t and X count with the sizes that would cost as much as other terms."""
+    X = cp.Variable((2, 2), symmetric=True)
+    problem = at_zero(lambda t: [cp.lambda_max(X) <= t, cp.trace(X) >= 0], cp.Variable())
+    assert problem.solve(solver=solver) == pytest.approx(0.005, abs=3e-7)
+    assert problem.certificate.upper < np.inf
+
+
+def test_violations_by_variables_of_no_cost():
+    """|f| ≤ 1e9·s has a violation of 3 whatever s costs: f is no variable that vanishes."""
+    theta, s = ko.Theta(ko.kernels.Linear()), cp.Variable(nonneg=True)
+    f = theta(np.eye(2))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - 3) + 1e-3 * ko.sum_squares(theta) + s), [cp.abs(f) <= 1e9 * s])
+    problem.solve()
+    reduction = reduction_of(problem)
+    point = representer.evaluate(reduction, Iterate((np.full(2, 3.0),), (np.zeros(()),)))
+    assert representer.violation(reduction, point) > 0.1
+
+
+@pytest.mark.slow
+def test_a_given_matrix_of_low_rank():
+    """It has a number of features, and no feature map."""
+    B = np.arange(1.0, 4.0)[:, None]
+    for kernel in (ko.kernels.Precomputed(B @ B.T), 2.0 * ko.kernels.Precomputed(B @ B.T / 2)):
+        theta, z = ko.Theta(kernel), cp.Variable(boolean=True)
+        f = theta(np.arange(3))
+        problem = ko.Problem(cp.Minimize(ko.sum_squares(theta) + cp.sum(cp.abs(f - B[:, 0])) + z))
+        problem.solve()
+        assert problem.status == "optimal" and z.value == 0
+        problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f[0] == 1, f[1] == 1])
+        problem.solve()
+        assert problem.status in ("infeasible", "user_limit") and not problem.status.startswith("optimal")

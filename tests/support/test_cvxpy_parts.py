@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from kernelopt.solvers.cvxpy_solvers import CONIC_SOLVERS
 from kernelopt.support import cvxpy_parts as parts
+from kernelopt.support.clock import OutOfTimeError
 
 x, y = cp.Variable(3, name="x"), cp.Variable((2, 2), name="y")
 
@@ -264,3 +265,13 @@ def test_derivatives_that_fail_by_themselves_are_left_out():
     support = cp.suppfunc(y, [cp.norm(y) <= 1])
     assert parts.jacobians(support(x[:2])) == {}
     assert parts.jacobians(cp.sum_squares(x))[x.id].toarray().ravel().tolist() == [0, 2, 4]
+
+
+def test_setups_that_take_longer_than_there_is_time():
+    """A semidefinite cone of order 60 has a dense block of 1830 rows: a second."""
+    parts.require_setup_within(0.1, 1000, [])
+    parts.require_setup_within(2.0, 1000, [60])
+    parts.require_setup_within(np.inf, 10**9, [10**4])
+    for seconds, entries, sides in ((0.9, 1000, [60]), (0.1, 10**6, []), (-1.0, 1, [])):
+        with pytest.raises(OutOfTimeError):
+            parts.require_setup_within(seconds, entries, sides)
