@@ -66,7 +66,8 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
         Affine in predictions at points of the problem and in its variables, such as `theta(X) + b`. A row of a matrix
         is left out as a whole: all terms that depend on its K entries alone.
     refit : whether to fit again without each row whose loss has a slope at the optimum (in the factor's span, starting
-        from the answer with all rows). This is exact, and takes a few steps of our own solvers per row.
+        from the answer with all rows). It takes a few steps of our own solvers per row, to a gap of 1e-11:
+        variables that cost little are off by as much as that leaves open.
 
     Returns
     -------

@@ -30,10 +30,12 @@ POSITIVE = 1e-7
 
 
 class Side(NamedTuple):
-    """The slacks τ, and the slope of the optimal value beside that of the held constraints."""
+    """The slacks τ, the slope of the optimal value beside that of the held constraints, and an orthonormal basis
+    (d, k) of directions in which τ may be moved without a change of anything."""
 
     tau: Array
     of_value: float
+    loose: Array
 
 
 def side(M: Array, eta: Array, zeta: Array, C: Array, c: Array) -> Side | None:
@@ -49,9 +51,10 @@ def side(M: Array, eta: Array, zeta: Array, C: Array, c: Array) -> Side | None:
         if chosen is None:
             return None
         free, worth = chosen
-    tau = np.zeros(len(zeta))
-    tau[free] = _relaxed(M[np.ix_(free, free)], eta[free], C[:, free], c)
-    return Side(tau, worth)
+    tau, basis = _relaxed(M[np.ix_(free, free)], eta[free], C[:, free], c)
+    every, loose = np.zeros(len(zeta)), np.zeros((len(zeta), basis.shape[1]))
+    every[free], loose[free] = tau, basis
+    return Side(every, worth, loose)
 
 
 def least(zeta: Array, C: Array, c: Array) -> tuple[Bools, float] | None:
@@ -65,11 +68,12 @@ def least(zeta: Array, C: Array, c: Array) -> tuple[Bools, float] | None:
     return found.lower.marginals <= POSITIVE, float(found.fun) * of_zeta * of_c
 
 
-def _relaxed(M: Array, eta: Array, C: Array, c: Array) -> Array:
-    """argmin ½τᵀMτ + ηᵀτ, Cτ = −c, τ ≥ 0: by Clarabel, then exactly for the entries that it finds positive."""
+def _relaxed(M: Array, eta: Array, C: Array, c: Array) -> tuple[Array, Array]:
+    """argmin ½τᵀMτ + ηᵀτ, Cτ = −c, τ ≥ 0: by Clarabel, then exactly for the entries that it finds positive; and the
+    `loose` directions of `Side`."""
     d = len(eta)
     if not d:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros((0, 0))
     stiff = float(np.abs(M).max()) or 1.0
     unit = max(float(np.abs(eta).max()) / stiff, float(np.abs(c).max(initial=0.0))) or 1.0
     U, values, _ = np.linalg.svd(C, full_matrices=False) if len(c) else (np.zeros((0, 0)), np.zeros(0), None)
@@ -79,7 +83,7 @@ def _relaxed(M: Array, eta: Array, C: Array, c: Array) -> Array:
     right = np.concatenate([-c / unit, np.zeros(d)])
     rough = answered(sp.csc_array(np.triu(M / stiff)), eta / (stiff * unit), rows, right, Cones(len(c), d))
     if rough.status not in (SolverStatus.Solved, SolverStatus.AlmostSolved):
-        return np.full(d, np.nan)
+        return np.full(d, np.nan), np.zeros((d, 0))
     x, z = np.array(rough.x), np.array(rough.z)[len(c) :]
     some = np.flatnonzero(x > z)
     K = np.block([[M[np.ix_(some, some)] / stiff, C[:, some].T], [C[:, some], np.zeros((len(c), len(c)))]])
@@ -87,4 +91,9 @@ def _relaxed(M: Array, eta: Array, C: Array, c: Array) -> Array:
     tau = np.zeros(d)
     tau[some] = exact[: len(some)]
     good = np.abs(tau - x).max() <= POSITIVE**0.5 * max(1.0, float(np.abs(x).max()))
-    return unit * np.maximum(tau if good else x, 0.0)
+    may = np.flatnonzero(z <= POSITIVE**0.5 * max(1.0, float(z.max())))  # be positive
+    _, values, right = np.linalg.svd(np.vstack([M[:, may] / stiff, C[:, may]]))
+    rank = int(np.sum(values > POSITIVE * max(1.0, float(values.max(initial=0.0)))))
+    loose = np.zeros((d, len(may) - rank))
+    loose[may] = right[rank:].T
+    return unit * np.maximum(tau if good else x, 0.0), loose

@@ -27,12 +27,14 @@ from kernelopt.sensitivity.optimum import Optimum
 from kernelopt.sensitivity.solution_map import AdjointAnswer, ByParameter, Derivative
 from kernelopt.support.cvxpy_parts import DataSlopes
 from kernelopt.support.properties import cached_property
-from kernelopt.support.types import Array, Ints
+from kernelopt.support.types import Array, Bools, Ints
 
 MOST = 100  # ways to leave, and dependencies, for which systems are solved: each takes about 0.05 s with 1000 rows
 # Relative to the sizes of their terms: one-sided derivatives that differ by less are equal, since the answers of the
 # small problem are exact to about 1e-9.
 DIFFER = 1e-6
+# Of a slack's cost, relative to the largest curvature and the squares of what it moves: below this, it is rounding.
+COSTLESS = 1e-12
 ROUNDED = 1e-9  # relative to the sizes of its terms: an effect of a parameter that is rounding
 TRIED = 6  # random directions of a parameter with several entries
 ENTRIES = 20  # entries of such a parameter that are also tried one by one
@@ -64,12 +66,20 @@ class Beyond(NamedTuple):
     terms: Array
 
 
+class Response(NamedTuple):
+    """The multipliers in the answer to a slack, its derivatives by parameters, and its largest move."""
+
+    zeta: Array
+    along: ByParameter
+    length: float
+
+
 class OneSided:
     """What can change at an optimum, as a function of the chosen parameters; nothing is computed before it is asked."""
 
     def __init__(self, found: Optimum, chosen: list[cp.Parameter]) -> None:
         self.found, self.chosen = found, chosen
-        self._responses: dict[int, tuple[Array, ByParameter]] = {}
+        self._responses: dict[int, Response] = {}
         self._shifts: dict[int, ByParameter] = {}
 
     @cached_property
@@ -85,13 +95,23 @@ class OneSided:
         if self.at.is_regular:
             return {p.id: _both(derivative.of_parameters.get(p.id)) for p in parameters}
         r, known = self._adjoint(derivative)
+        bent = self._bent_ways(derivative)
         beyond = self._undecided(adjoint)
         found = {}
         for p in parameters:
             if p.id not in known:
                 found[p.id] = _both(derivative.of_parameters.get(p.id))
             else:
-                found[p.id] = Sides(None, beyond) if len(beyond) else self._sides(p, r, *known[p.id])
+                found[p.id] = Sides(None, beyond) if len(beyond) else self._sides(p, r, bent, *known[p.id])
+        return found
+
+    def _bent_ways(self, derivative: Derivative) -> Bools:
+        """The ways to leave along which a kink of the criterion moves: what they change depends on slopes there."""
+        found = np.zeros(self.at.V.shape[1], dtype=bool)
+        for pair in derivative.redrawn:
+            one, other = (self._adjoint(each)[0] for each in pair)
+            size = max(float(np.abs(r).max(initial=0.0)) for r in (one, other))
+            found |= np.abs(self.at.V.T @ (one - other)) > solution_map.MOVED * size
         return found
 
     def of_value(self, derivative: Derivative, parameters: list[cp.Parameter]) -> dict[int, Sides]:
@@ -122,7 +142,7 @@ class OneSided:
 
     # ---------------------------------------------------------------- one parameter
 
-    def _sides(self, p: cp.Parameter, r: Array, g: Array, sizes: Array) -> Sides:
+    def _sides(self, p: cp.Parameter, r: Array, bent: Bools, g: Array, sizes: Array) -> Sides:
         at, c = self.at, self._shift(p)
         if c is None or self._is_unsteady(p):
             return Sides(None, self._dependent)
@@ -131,19 +151,24 @@ class OneSided:
         if (at.is_open and (shifted or np.any(at.C[:, at.weak]))) or (shifted and self._holds_some):
             return Sides(None, self._dependent)
         a = np.asarray(at.V.T @ r)[ways]
-        if not np.any(np.abs(a) > ROUNDED * np.abs(r).max()) and not shifted:
+        if not np.any(np.abs(a) > ROUNDED * np.abs(r).max(initial=0.0)) and not shifted and not bent[ways].any():
             return _both((g, sizes))
         owners = at.owners[ways]
         if len(ways) > MOST:
             return Sides(None, owners)
         R, E = self._answers(ways, p)
-        M = -np.asarray(at.V[:, ways].T @ R)
+        if bent[ways].any() and (shifted or E.any()):
+            return Sides(None, at.owners[ways][bent[ways]])
+        M, lengths = -np.asarray(at.V[:, ways].T @ R), np.array([self._responses[way].length for way in ways.tolist()])
+        M[np.abs(M) <= COSTLESS * self._stiffest * np.multiply.outer(lengths, lengths)] = 0.0
         zeta, C = at.zeta[ways], at.C[:, ways]
 
         def of(u: Array) -> Beyond:
             found = side(0.5 * (M + M.T), E @ u, zeta if shifted else np.zeros(len(ways)), C, c @ u)
             if found is None:
                 return Beyond(np.nan, np.zeros(len(ways)))
+            if np.any(np.abs(a @ found.loose) > ROUNDED * np.abs(a).max(initial=0.0)):
+                return Beyond(np.nan, np.full(len(ways), np.nan))
             return Beyond(-float(a @ found.tau), a * found.tau)
 
         return self._compared(p, of, g, sizes, owners)
@@ -205,9 +230,18 @@ class OneSided:
         for way in ways.tolist():
             if way not in self._responses:
                 move = self.at.response(way)
-                self._responses[way] = move.zeta, self._along(move)
-        R = np.column_stack([self._responses[way][0] for way in ways.tolist()] or [np.zeros((len(self.at.units), 0))])
-        return R, _rows_of([self._responses[way][1] for way in ways.tolist()], p)
+                length = max(float(np.abs(part).max(initial=0.0)) for part in (*move.w, move.x))
+                self._responses[way] = Response(move.zeta, self._along(move), length)
+        known = [self._responses[way] for way in ways.tolist()]
+        R = np.column_stack([each.zeta for each in known] or [np.zeros((len(self.at.units), 0))])
+        return R, _rows_of([each.along for each in known], p)
+
+    @property
+    def _stiffest(self) -> float:
+        """The largest curvature, by a column or by w."""
+        system = self.at.system
+        curvatures = [float(abs(system.H).max()) if system.H.nnz else 0.0, *(abs(n.weight) for n in system.norms)]
+        return max(curvatures)
 
     def _shift(self, p: cp.Parameter) -> Array | None:
         """c = Nᵀ∂h by the parameter's entries, (k, size); None where it is not 0 and has too many rows."""
@@ -226,7 +260,7 @@ class OneSided:
 
     def _entries(self, p: cp.Parameter) -> Ints:
         """Entries that move the multipliers or the equations of what may change."""
-        rows = [_rows_of([known for _, known in self._responses.values()], p)]
+        rows = [_rows_of([known.along for known in self._responses.values()], p)]
         rows.append(_rows_of(list(self._shifts.values()), p))
         return np.flatnonzero(np.vstack(rows).any(axis=0))
 

@@ -64,6 +64,8 @@ class Derivative(NamedTuple):
     adjoint : the answer of the adjoint system; None where none was solved
     of_leaving : the criterion's derivative along each θ that may leave 0, by the number of θ
     kinks : the names of atoms of the criterion that are at a kink, on which the derivative depends
+    redrawn : pairs of derivatives that differ in the slopes at a kink of another atom: it stays as long as the active
+        constraints do
     """
 
     value: float
@@ -71,6 +73,7 @@ class Derivative(NamedTuple):
     adjoint: AdjointAnswer | None
     of_leaving: dict[int, float]
     kinks: tuple[str, ...] = ()
+    redrawn: tuple[tuple[Derivative, Derivative], ...] = ()
 
 
 def at_optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, wanted: list[cp.Parameter]) -> Optimum:
@@ -95,10 +98,12 @@ def derivative(found: Optimum, criterion: Criterion, chosen: list[cp.Parameter])
 
     every = dict.fromkeys(values.kinks, 1) if len(values.kinks) > 1 else {}
     base = drawn(every) if every else one
-    moving = [name for name in values.kinks if _differ(base, drawn(every | {name: 2}))]
-    if _has_length_of_0(found, criterion, values) and _differ(one, _through(found, criterion, values, chosen, True)):
-        moving.append("norm")
-    return one._replace(kinks=tuple(moving))
+    pairs = [(name, (base, drawn(every | {name: 2}))) for name in values.kinks]
+    if _has_length_of_0(found, criterion, values):
+        pairs.append(("norm", (one, _through(found, criterion, values, chosen, True))))
+    moving = {name for name, pair in pairs if _differ(*pair)}
+    redrawn = tuple(pair for name, pair in pairs if name not in moving)
+    return one._replace(kinks=tuple(name for name, _ in pairs if name in moving), redrawn=redrawn)
 
 
 def _has_length_of_0(found: Optimum, criterion: Criterion, values: Slopes) -> bool:

@@ -39,12 +39,12 @@ def stated(loss, lam, *, constraints=lambda f: [], penalty=lambda f: 0.0):
 
 def refits(problem, f, w, chosen):
     """f₋ᵢ(xᵢ) by a fit with weight 0 for each chosen row."""
-    found = []
+    found, kept = [], w.value
     for i in chosen:
-        w.value = np.where(np.arange(len(WEIGHTS)) == i, 0.0, WEIGHTS)
+        w.value = np.where(np.arange(len(kept)) == i, 0.0, kept)
         problem.solve(tol=1e-9)
         found.append(f.value[i])
-    w.value = WEIGHTS
+    w.value = kept
     problem.solve(tol=1e-9)
     return np.array(found)
 
@@ -406,3 +406,16 @@ def test_a_bound_of_all_rows_by_a_variable_stays():
     problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + 0.3 * ko.sum_squares(theta) + t), [t >= f])
     problem.solve()
     assert np.isfinite(ko.approximate_leave_one_out(problem, f, refit=True)).all()
+
+
+def test_refits_where_a_variable_costs_little():
+    """Hinge losses of two outputs with 1e-3·‖b‖²: a gap of 1e-6 would leave b open to 1e-2."""
+    X = np.array([0.04882127, -0.55660367, 0.30492174, 0.39249214, -1.04822785, 1.29111472, 1.49219422])[:, None]
+    S = np.stack([[-1.0, -1, 1, 1, -1, 1, -1], np.ones(7)], axis=1)
+    theta, b = ko.Theta(ko.kernels.Laplacian(sigma=1.0), outputs=2), cp.Variable(2)
+    f, w = theta(X) + b[None, :], cp.Parameter(7, nonneg=True, value=np.ones(7))
+    losses = cp.sum(cp.pos(1 - cp.multiply(S, f)), axis=1)
+    problem = ko.Problem(cp.Minimize(w @ losses + 2 * ko.sum_squares(theta) + 1e-3 * cp.sum_squares(b)))
+    problem.solve()
+    found, chosen = ko.approximate_leave_one_out(problem, f, refit=True), np.array([0, 3])
+    assert found[chosen] == pytest.approx(refits(problem, f, w, chosen), abs=1e-6)

@@ -310,3 +310,69 @@ def test_a_singular_system_is_named():
     problem.solve()
     with pytest.raises(KernelOptError, match="singular"):
         ko.gradient(problem, cp.sum(f), [p])
+
+
+WAYS = {
+    "abs": lambda f, theta: cp.sum(cp.abs(f)),
+    "pos": lambda f, theta: cp.sum(cp.pos(f)),
+    "maximum": lambda f, theta: cp.sum(cp.maximum(f, -f)),
+    "a sum": lambda f, theta: cp.sum(cp.abs(f) + f),
+    "norm of f": lambda f, theta: cp.norm(f),
+    "norm of θ": lambda f, theta: ko.norm(theta),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_kinks_of_a_criterion_that_move_where_a_constraint_is_left(name):
+    """f = max(c, 0) at c = 0: with f ≥ c held, or not there, the criterion's slopes at f = 0 change nothing."""
+    c, theta = cp.Parameter(value=0.0), ko.Theta(ko.kernels.Linear())
+    f = theta(np.ones((1, 1)))
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f >= c])
+    problem.solve()
+    found = ko.gradient(problem, WAYS[name](f, theta), [c])
+    assert not found.is_differentiable and found.near and found.one_sided[c] is None
+    known = ko.gradient(problem, cp.sum(2 * f), [c])
+    assert known.one_sided[c] == pytest.approx((0.0, 2.0), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["abs", "pos"])
+def test_kinks_of_a_criterion_that_move_where_a_function_leaves_0(name):
+    """f = max(a − 1, 0) at a = 1."""
+    a, theta = cp.Parameter(value=1.0), ko.Theta(ko.kernels.Linear())
+    f = theta(np.ones((1, 1)))
+    problem = ko.Problem(cp.Minimize(0.5 * cp.sum_squares(f - a) + ko.norm(theta)))
+    problem.solve(tol=1e-10)
+    found = ko.gradient(problem, WAYS[name](f, theta), [a])
+    assert not found.is_differentiable and found.one_sided[a] is None
+
+
+def test_slacks_that_cost_nothing():
+    """A θ without a norm moves along a row of weight 0: what a slack costs is rounding there."""
+    X, w = np.array([[2.0], [2.0], [-1.0]]), cp.Parameter(3, nonneg=True, value=[2.0, 0.0, 1.0])
+    free, theta, b = ko.Theta(ko.kernels.Linear()), ko.Theta(ko.kernels.Gaussian(sigma=2.0)), cp.Variable(nonneg=True)
+
+    def f(Z):
+        return free(Z) + theta(Z) + b
+
+    objective = w @ cp.pos(1 - f(X)) + ko.norm(theta) + cp.square(b + 1)
+    problem = ko.Problem(cp.Minimize(objective), [f(X[:1])[0] <= 1])
+    problem.solve(tol=1e-9)
+    found = ko.gradient(problem, cp.sum(f(np.array([[0.5], [-1.2]]))), [w])
+    assert not found.is_differentiable or found[w] == pytest.approx(np.zeros(3), abs=1e-6)
+
+
+def test_sides_where_the_optimum_is_not_unique():
+    """θ₁ is free in its ball: nothing tells how it moves."""
+    bound, radius = cp.Parameter(value=10.0), cp.Parameter(nonneg=True, value=0.25)
+    free, theta = ko.Theta(ko.kernels.Linear()), ko.Theta(ko.kernels.Gaussian(sigma=2.0))
+
+    def f(Z):
+        return free(Z) + theta(Z)
+
+    X, y = np.array([[-2.0], [2.0], [0.0], [0.0], [0.0]]), np.array([1.0, 0.0, -2.0, 2.0, 0.0])
+    objective = cp.max(cp.abs(y - f(X))) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [ko.norm(free) <= radius, f(np.array([[-1.0]])) <= bound])
+    problem.solve(tol=1e-9)
+    found = ko.gradient(problem, cp.sum(f(np.array([[1.3], [-0.4]]))), [bound, radius])
+    assert not found.is_differentiable
+    assert found.one_sided[bound] in (None, pytest.approx((0.0, 0.0), abs=1e-6))
