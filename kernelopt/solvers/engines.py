@@ -54,8 +54,8 @@ ENOUGH = 0.5
 # max(LEAST, tol²), with the rounding of gaps; an interior point takes many steps in vain between EXACT and LEAST.
 EXACT, LEAST = 1e-12, 1e-15
 # The point counts as an optimum if its gap, relative to ½xᵀRx or to κ, and its violation, relative to σ, are at most
-# NEARLY although EXACT was not reached; above CLOSE another engine is asked, too, since columns that cost little are off
-# by the gap's square root and more.
+# NEARLY although EXACT was not reached; above CLOSE another engine is asked, too, since columns that cost little are
+# off by the gap's square root and more.
 NEARLY, CLOSE = 1e-6, 1e-11
 # Absolute gap, in units of κ, that suffices: where the optimum is θ = 0, a gap relative to ½xᵀRx is out of reach.
 FLOOR = 1e-10
