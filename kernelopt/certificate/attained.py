@@ -12,6 +12,7 @@ from kernelopt.certificate import checker, pieces_checker
 from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.multipliers import row_coefficients
 from kernelopt.compiler import projection, representer
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
 from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.iterate import Iterate, in_columns
@@ -95,7 +96,7 @@ def upper_bound(
         is_zero=not any(v.any() for v in point.v),
         violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(canonical.smooth)]),
         is_feasible=relative <= MET
-        or (defined and linear and projection.is_met(reduction, data.form, point, sums)),
+        or (defined and linear and projection.is_met(reduction, data, point, sums)),
     )  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def _in_cones(  # noqa: PLR0917
     look: bool,
 ) -> _Above:  # fmt: skip
     """By the cone data: allowances for each of its terms."""
-    form, x = data.form, projection.columns_of(data.form, point)
+    form, x = data.form, _columns_of(data.form, point)
     terms, plain = _terms(form, x, value)
     within = 0.0 if look else _inside(form, x, terms, np.zeros(len(form.c)))
     kernel = _of_norms(reduction, form, point, scales)
@@ -123,6 +124,18 @@ def _in_cones(  # noqa: PLR0917
     sizes = terms + within / ROUNDINGS
     above = checker.upper(value, sizes, form.offset, kernel) if sizes or kernel else value
     return _Above(above, kernel, terms, plain, sizes)
+
+
+def _columns_of(form: ConicForm, point: Iterate) -> Array | None:
+    """x on the columns of u, t and the user's variables, 0 elsewhere; None where a variable has fewer columns than
+    entries, as symmetric and diagonal ones do."""
+    if any(len(columns) not in (0, dense(y).size) for y, columns in zip(point.y, form.variables, strict=True)):
+        return None
+    x = form.columns_of_y(point.y)
+    for u, columns in zip(point.u, form.u, strict=True):
+        x[columns] = np.ravel(u, order="F")
+    x[form.t] = point.t
+    return x
 
 
 def _on_pieces(  # noqa: PLR0917

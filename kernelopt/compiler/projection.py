@@ -12,10 +12,8 @@ room for −e.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
 from math import nan
 
 import numpy as np
@@ -25,13 +23,16 @@ from numpy.typing import NDArray
 
 from kernelopt.compiler import representer
 from kernelopt.compiler.attributes import dense
-from kernelopt.compiler.conic_form import ConicForm
-from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import Iterate, in_columns
+from kernelopt.compiler.linear_rows import LinearRows, columns_of_u, columns_of_y, limits, linear_rows, rows_of_zeros
+from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import EUCLIDEAN
+from kernelopt.pieces.form import Pieces
 from kernelopt.support.cvxpy_parts import Inequality, jacobians
-from kernelopt.support.types import Array, Ints
+from kernelopt.support.types import Array
 
 ROUNDING = 1e-12  # of a constraint's terms, about 4500 eps: a violation that rounding explains
 # Rows that are moved into at once, and inequalities in an elimination. The step takes a dense MOST × MOST system, with
@@ -51,25 +52,32 @@ TURNS, HELD = 4, 2.0
 RANK = 1e-13
 
 
-def moved(
-    reduction: Reduction, form: ConicForm, point: Iterate, active: float = 0.0, held: Sequence[Theta] = ()
-) -> Iterate | None:
-    """The point with v and y moved, not evaluated yet; None where it met all rows, or no such step exists.
+def moved(reduction: Reduction, outer: Outer, point: Iterate) -> Iterate | None:
+    """The point with v and y moved, not evaluated yet; None where it met all rows, or no such step exists."""
+    pieces = outer.pieces
+    scaled = None if pieces is None else _shortened(reduction, pieces, point)
+    rows = None if pieces is None else linear_rows(pieces, reduction.form)
+    return scaled if rows is None else _moved(reduction, outer, point, scaled, rows)
+
+
+def _moved(  # noqa: PLR0917
+    reduction: Reduction, outer: Outer, point: Iterate, scaled: Iterate | None, rows: LinearRows, active: float = 0.0,
+    held: Sequence[Theta] = (),
+) -> Iterate | None:  # fmt: skip
+    """The same for some rows and the tangents of curved constraints.
 
     Inequalities whose slack is at most the fraction `active` of their terms are treated as equalities. A θ in `held`
     is not moved.
     """
-    scaled = _shortened(reduction, form, point)
-    x = columns_of(form, point)
-    A, b, equal = _linear_rows(form)
-    tangents, right, curved = (A[:0], b[:0], equal[:0]) if x is None else _tangents(reduction, form, point, x)
-    A, b = sp.csr_array(sp.vstack([A, tangents])), np.concatenate([b, right])
-    equal = np.append(equal, np.zeros(len(right), dtype=bool))
-    if x is None or not len(b):
+    assert outer.pieces is not None
+    x = in_columns(reduction.form, outer.pieces, point)
+    tangents, curved = _tangents(reduction, outer.pieces, point, x)
+    A, b, equal = rows.and_also(tangents)
+    if not len(b):
         return scaled
-    s, terms = b - A @ x, _terms(reduction, form, point, A, b, x)
-    equal |= np.abs(s) <= active * terms
-    keeps = np.append(~equal[: len(b) - len(right)], curved)
+    s, terms = b - A @ x, _terms(reduction, outer.pieces, point, A, b, x)
+    equal = equal | (np.abs(s) <= active * terms)
+    keeps = np.append(~equal[: len(rows.b)], curved)
     room = np.where(keeps & ~equal, ROOM * terms, 0.0)
     wrong = np.where(equal, s != 0, s < 0)
     if not wrong.any():
@@ -78,11 +86,11 @@ def moved(
     r, found = np.where(equal, s, np.minimum(s - 2 * room, 0.0)), scaled
     near = bool(np.all(np.abs(s[wrong]) <= representer.FEASIBLE * terms[wrong]))  # a point far off is none
     for _ in range(TURNS if near else 1):
-        if len(chosen) > MOST or (step := _step(reduction, form, held, A[chosen], x, r[chosen])) is None:
+        if len(chosen) > MOST or (step := _step(reduction, outer, held, A[chosen], x, r[chosen])) is None:
             return found
-        found = _along(reduction, form, scaled or point, x, step)
-        there = columns_of(form, representer.evaluate(reduction, found))
-        beyond = -np.inf if there is None else float(np.max((A @ there - b)[~equal], initial=-np.inf))
+        found = _along(reduction, outer.pieces, scaled or point, x, step)
+        there = in_columns(reduction.form, outer.pieces, representer.evaluate(reduction, found))
+        beyond = float(np.max((A @ there - b)[~equal], initial=-np.inf))
         more = np.flatnonzero(~equal & (s <= HELD * beyond))
         if beyond <= 0 or np.isin(more, chosen).all():
             return found
@@ -91,18 +99,19 @@ def moved(
 
 
 def _step(  # noqa: PLR0917
-    reduction: Reduction, form: ConicForm, held: Sequence[Theta], A: sp.csr_array, x: Array, r: Array
+    reduction: Reduction, outer: Outer, held: Sequence[Theta], A: sp.csr_array, x: Array, r: Array
 ) -> tuple[list[tuple[int, int, Array]], Array] | None:
     """The shortest step with A·step = r, for each column of each v, and of y; None where there is none."""
+    assert outer.pieces is not None
     A = sp.csc_array(A)
     parts = [
         (number, k, G)
-        for number, k, G in _through_factors(reduction, form, A)
+        for number, k, G in _through_factors(reduction, outer.pieces, A)
         if not any(reduction.form.predictions[number].theta is h for h in held)
     ]
-    y = form.y
+    y = columns_of_y(outer.pieces, reduction.form)
     size = np.abs(x[y])
-    weight = np.maximum(size, float(size.max(initial=0.0)) or form.data_unit or 1.0) ** 2
+    weight = np.maximum(size, float(size.max(initial=0.0)) or outer.data_unit or 1.0) ** 2
     Ay = A[:, y].toarray()
     M = sum((G @ G.T for _, _, G in parts), (Ay * weight) @ Ay.T)
     d = np.sqrt(np.diag(M))
@@ -117,7 +126,7 @@ def _step(  # noqa: PLR0917
 
 
 def _along(
-    reduction: Reduction, form: ConicForm, point: Iterate, x: Array, step: tuple[list[tuple[int, int, Array]], Array]
+    reduction: Reduction, pieces: Pieces, point: Iterate, x: Array, step: tuple[list[tuple[int, int, Array]], Array]
 ) -> Iterate:
     """The point after a step of v and y, not evaluated yet."""
     v, new = [np.array(one) for one in point.v], x.copy()
@@ -126,28 +135,22 @@ def _along(
             v[number] += of_v
         else:
             v[number][:, k] += of_v
-    new[form.y] += step[1]
+    new[columns_of_y(pieces, reduction.form)] += step[1]
     values = tuple(
-        new[columns].reshape(variable.shape, order="F") if len(columns) == variable.size else value
-        for variable, columns, value in zip(reduction.form.y, form.variables, point.y, strict=True)
+        new[pieces.columns[variable.id]].reshape(variable.shape, order="F") if variable.id in pieces.columns else value
+        for variable, value in zip(reduction.form.y, point.y, strict=True)
     )
     return replace(point, v=tuple(v), y=values, value=nan)
 
 
-def _tangents(
-    reduction: Reduction, form: ConicForm, point: Iterate, x: Array
-) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
+def _tangents(reduction: Reduction, pieces: Pieces, point: Iterate, x: Array) -> tuple[LinearRows, NDArray[np.bool_]]:
     """Rows ∇eᵀx' ≤ ∇eᵀx − 2e for the entries e > 0 of inequalities that are not affine, in columns of u and y.
 
     −e in place of −2e for those that are piecewise linear; last, which rows are of others.
     """
     canonical = reduction.form
-    columns = {v.id: at for v, at in zip(canonical.y, form.variables, strict=True) if len(at) == v.size}
-    columns |= {
-        link.u.id: np.ravel(at, order="F")
-        for link, at in zip(canonical.predictions, form.u, strict=True)
-        if link.u is not None
-    }
+    ours = [*canonical.y, *(link.u for link in canonical.predictions if link.u is not None)]
+    columns = {v.id: pieces.columns[v.id] for v in ours if v.id in pieces.columns}
     rows, right, curved = [sp.csr_array((0, len(x)))], [np.zeros(0)], [np.zeros(0, dtype=bool)]
     for constraint, residual in zip(canonical.outer.constraints, representer.residuals(canonical, point), strict=True):
         if not residual.any() or not isinstance(constraint, Inequality) or constraint.expr.is_affine():
@@ -165,191 +168,103 @@ def _tangents(
         is_curved = not constraint.expr.is_pwl()
         right.append(tangents @ x - (1 + is_curved) * np.ravel(residual, order="F")[violated])
         curved.append(np.full(len(violated), is_curved))
-    return sp.csr_array(sp.vstack(rows)), np.concatenate(right), np.concatenate(curved)
+    b, of = np.concatenate(right), np.concatenate(curved)
+    return LinearRows(sp.csr_array(sp.vstack(rows)), b, np.zeros(len(b), dtype=bool)), of
 
 
-def towards_zero(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:
+def towards_zero(reduction: Reduction, outer: Outer, point: Iterate) -> Iterate | None:
     """A point at which every loss and penalty is 0, as nearly as one step gets there.
 
-    Each θ with a penalized norm is set to 0. Auxiliary variables with a cost count as 0 in the rows into which the
-    other variables are moved. None where predictions or y have costs themselves, or a norm of θ − f₀ is penalized.
+    Each θ with a penalized norm is set to 0, and the other variables are moved to where all losses are 0. None where
+    predictions or y have costs themselves, or a norm of θ − f₀ is penalized.
     """
-    costly = (form.c != 0) | (form.P > 0)
-    if (
-        costly[form.y].any()
-        or costly[np.concatenate([np.arange(0), *form.u]).astype(int)].any()
-        or not reduction.form.has_cones
-    ):
+    pieces, form = outer.pieces, reduction.form
+    rows = None if pieces is None else linear_rows(pieces, form)
+    if pieces is None or rows is None or not form.has_cones or (zeros := rows_of_zeros(pieces, form)) is None:
         return None
-    norms = [n for n, column in zip(reduction.form.norms, form.t, strict=True) if costly[column]]
+    norms = [n for n, cost in zip(form.norms, _costs_of_norms(pieces, form), strict=True) if cost]
     if any(norm.view.shift is not None for norm in norms):
         return None
     held = [norm.view.theta for norm in norms]
     v = tuple(
         np.zeros_like(one) if any(link.theta is h for h in held) else one
-        for link, one in zip(reduction.form.predictions, point.v, strict=True)
+        for link, one in zip(form.predictions, point.v, strict=True)
     )
     there = representer.evaluate(reduction, replace(point, v=v))
-    A = sp.csc_array(form.A, copy=True)
-    A.data *= ~costly[form.owners]
-    A.eliminate_zeros()
-    return moved(reduction, replace(form, A=A), there, NEARLY, held)
+    scaled = _shortened(reduction, pieces, there)
+    return _moved(reduction, outer, there, scaled, rows.and_also(zeros), NEARLY, held)
+
+
+def _costs_of_norms(pieces: Pieces, form: CanonicalForm) -> list[bool]:
+    """Whether each ‖θ‖ has a cost, alone or within a function of it."""
+    S, found = pieces.by_columns, []
+    costly = np.zeros(len(pieces.s0), dtype=bool)
+    for group in pieces.groups:
+        costly[group.rows[group.costs > 0]] = True
+    for norm in form.norms:
+        t = int(pieces.columns[norm.t.id][0])
+        found.append(bool(pieces.c[t] or costly[S.indices[S.indptr[t] : S.indptr[t + 1]]].any()))
+    return found
 
 
 def _terms(  # noqa: PLR0917
-    reduction: Reduction, form: ConicForm, point: Iterate, A: sp.csr_array, b: Array, x: Array
+    reduction: Reduction, pieces: Pieces, point: Iterate, A: sp.csr_array, b: Array, x: Array
 ) -> Array:
     """|b| + |A||x| for each row. For predictions |x| is at least ‖Bᵢ‖‖v‖, since terms of Bv may cancel."""
-    sizes = np.abs(x)
-    for link, v, columns in zip(reduction.form.predictions, point.v, form.u, strict=True):
+    sizes, of_u = np.abs(x), columns_of_u(pieces, reduction.form)
+    for link, v, columns in zip(reduction.form.predictions, point.v, of_u, strict=True):
         factor = reduction.factors[link.theta]
-        if link.u is not None and factor.rank:
+        if len(columns) and factor.rank:
             value = np.abs(v).reshape(factor.rank, -1)
             lengths = np.sqrt(factor.matrix.row_squares())[link.take][:, None] * np.linalg.norm(value, axis=0)
             sizes[columns] = np.maximum(sizes[columns], lengths.ravel(order="F"))
     return np.asarray(np.abs(b) + abs(A) @ sizes)
 
 
-def is_met(reduction: Reduction, form: ConicForm, point: Iterate, sums: Array | None = None) -> bool:
-    """Whether linear rows hold up to rounding: `ROOM` times the sizes of their terms.
+def is_met(reduction: Reduction, outer: Outer, point: Iterate, sums: Array | None = None) -> bool:
+    """Whether linear rows hold up to rounding: `ROOM` times the sizes of their terms; False where they are not known.
 
     sums : further sizes of the terms of predictions, one for each column of u
     """
-    x, (A, b, equal) = columns_of(form, point), _linear_rows(form)
-    if x is None:
+    pieces, form = outer.pieces, reduction.form
+    rows = None if pieces is None else linear_rows(pieces, form)
+    if pieces is None or rows is None:
         return False
-    terms = _terms(reduction, form, point, A, b, x)
+    (A, b, equal), x = rows, in_columns(form, pieces, point)
+    terms = _terms(reduction, pieces, point, A, b, x)
     if sums is not None:
-        terms = terms + abs(A[:, np.concatenate([np.arange(0), *form.u]).astype(int)]) @ sums
+        terms = terms + abs(A[:, np.concatenate([np.arange(0), *columns_of_u(pieces, form)]).astype(int)]) @ sums
     s, most = b - A @ x, ROOM * terms
     return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
 
 
-def nearby(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterator[Iterate]:
+def nearby(reduction: Reduction, outer: Outer, point: Iterate) -> Iterator[Iterate]:
     """Points near one that meets constraints badly: moved into them, and then without what is rounding of y.
 
     Rows such as s ≤ 0 and −s ≤ 0 have no terms beside which 1e-10, or 1e-24, were small.
     """
-    found = moved(reduction, form, point)
+    found = moved(reduction, outer, point)
     if found is not None:
         yield representer.evaluate(reduction, found)
-        least = ROUNDING * form.data_unit
+        least = ROUNDING * outer.data_unit
         y = tuple(np.where(np.abs(dense(value)) <= least, 0.0, dense(value)) for value in found.y)
         yield representer.evaluate(reduction, replace(found, y=y))
 
 
-def is_rounding(reduction: Reduction, form: ConicForm, point: Iterate) -> bool:
+def is_rounding(reduction: Reduction, outer: Outer, point: Iterate) -> bool:
     """Whether only linear rows are violated, and by no more than rounding."""
     constraints, residuals = reduction.form.outer.constraints, representer.residuals(reduction.form, point)
     violated = [c for c, residual in zip(constraints, residuals, strict=True) if residual.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
-    return linear and is_met(reduction, form, point)
+    return linear and is_met(reduction, outer, point)
 
 
-def columns_of(form: ConicForm, point: Iterate) -> Array | None:
-    """x on the columns of u, t and the user's variables, 0 elsewhere; None where a variable has fewer columns than
-    entries, as symmetric and diagonal ones do."""
-    if any(len(columns) not in (0, dense(y).size) for y, columns in zip(point.y, form.variables, strict=True)):
-        return None
-    x = form.columns_of_y(point.y)
-    for u, columns in zip(point.u, form.u, strict=True):
-        x[columns] = np.ravel(u, order="F")
-    x[form.t] = point.t
-    return x
-
-
-def _linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
-    """(A, b, which are equalities) of the linear rows in predictions and the user's variables alone, and of those that
-    follow from others by eliminating auxiliary variables: u ≤ s, −u ≤ s and s ≤ b imply u ≤ b and −u ≤ b; found once.
-    """
-    if "linear rows" not in form.notes:
-        form.notes["linear rows"] = _found_linear_rows(form)
-    found: tuple[sp.csr_array, Array, NDArray[np.bool_]] = form.notes["linear rows"]
-    return found
-
-
-def _found_linear_rows(form: ConicForm) -> tuple[sp.csr_array, Array, NDArray[np.bool_]]:
-    ours = np.zeros(len(form.c), dtype=bool)
-    ours[np.concatenate([form.y, *form.u]).astype(int)] = True
-    A, zero = form.by_rows, form.cones.zero
-    others = abs(A) @ (~ours).astype(float)
-    linear = np.arange(len(form.b)) < zero + form.cones.nonneg
-    rows = np.flatnonzero(linear & (others == 0) & (np.diff(A.indptr) > 0))
-    more, b = _without_auxiliaries(form, ours)
-    A, b = sp.csr_array(sp.vstack([A[rows], more])), np.concatenate([form.b[rows], b])
-    return A, b, np.append(rows < zero, np.zeros(more.shape[0], dtype=bool)) | _opposite(A, b)
-
-
-def _opposite(A: sp.csr_array, b: Array) -> NDArray[np.bool_]:
-    """Which inequalities form an equality together with another one: u ≤ b and −u ≤ −b."""
-    A.sort_indices()
-    ends = list(pairwise(A.indptr.tolist()))
-    # Rows are compared by their bytes; adding 0.0 makes −0.0 equal to 0.0.
-    keys = [
-        (A.indices[i:k].tobytes(), (A.data[i:k] + 0.0).tobytes(), c) for (i, k), c in zip(ends, b + 0.0, strict=True)
-    ]
-    known = set(keys)
-    return np.array([
-        (at, (0.0 - A.data[i:k]).tobytes(), 0.0 - c) in known
-        for (i, k), (at, _, c) in zip(ends, keys, strict=True)
-    ], dtype=bool)  # fmt: skip
-
-
-def _without_auxiliaries(form: ConicForm, ours: NDArray[np.bool_]) -> tuple[sp.csr_array, Array]:
-    """Inequalities after the elimination (Fourier–Motzkin) of auxiliary variables for which that adds no rows."""
-    n, rows = len(form.c), slice(form.cones.zero, form.cones.zero + form.cones.nonneg)
-    A = sp.csc_array(form.A)
-    inside = A[rows]
-    alone = ~ours & (np.diff(A.indptr) == np.diff(inside.indptr))  # only in inequalities
-    alone[form.linked] = False
-    both = (inside.maximum(0).sum(axis=0) > 0) & (inside.minimum(0).sum(axis=0) < 0)
-    columns = np.flatnonzero(alone & both)
-    touched = np.flatnonzero(abs(inside[:, columns]).sum(axis=1) > 0)
-    if not 0 < len(touched) <= MOST:
-        return sp.csr_array((0, n)), np.zeros(0)
-    R = sp.csr_array(sp.hstack([inside, form.b[rows, None]], format="csr")[touched])
-    kept = _eliminated([dict(zip(R.indices[i:k], R.data[i:k], strict=True)) for i, k in pairwise(R.indptr)], columns)
-    left = [row for row in kept if set(row) - {n} and all(j == n or ours[j] for j in row)]
-    b = np.array([row.pop(n, 0.0) for row in left])
-    number = np.repeat(np.arange(len(left)), [len(row) for row in left])
-    of, values = ([part for row in left for part in parts(row)] for parts in (dict.keys, dict.values))
-    return sp.csr_array((np.array(values, dtype=float), (number, np.array(of, dtype=int))), shape=(len(left), n)), b
-
-
-def _eliminated(rows: list[dict[int, float]], columns: Ints) -> list[dict[int, float]]:
-    """Inequalities, as numbers by their columns, without columns j for which that adds none: each row in which j is > 0
-    is added to each in which it is < 0."""
-    known, users = dict(enumerate(rows)), defaultdict[int, list[int]](list)
-    for number, row in known.items():
-        for j in row:
-            users[j].append(number)
-    for j in columns.tolist():
-        mine = [number for number in users[j] if number in known]
-        above, below = ([i for i in mine if sign * known[i][j] > 0] for sign in (1, -1))
-        if len(above) * len(below) > len(above) + len(below):
-            continue
-        for i, k in product(above, below):
-            high, low = known[i], known[k]
-            larger = max(high[j], -low[j])  # equal coefficients get weights of 1, without rounding
-            of_high, of_low = -low[j] / larger, high[j] / larger
-            total = {c: of_high * value for c, value in high.items()}
-            for c, value in low.items():
-                total[c] = total.get(c, 0.0) + of_low * value
-            number = len(rows)
-            rows.append({c: value for c, value in total.items() if c != j and value != 0})
-            known[number] = rows[number]
-            for c in rows[number]:
-                users[c].append(number)
-        for i in (*above, *below):
-            del known[i]
-    return list(known.values())
-
-
-def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> Iterable[tuple[int, int, Array]]:
+def _through_factors(reduction: Reduction, pieces: Pieces, A: sp.csc_array) -> Iterable[tuple[int, int, Array]]:
     """(number of the θ, output, A_uB) for each θ and output in A."""
-    for number, (link, columns) in enumerate(zip(reduction.form.predictions, form.u, strict=True)):
+    of_u = columns_of_u(pieces, reduction.form)
+    for number, (link, columns) in enumerate(zip(reduction.form.predictions, of_u, strict=True)):
         factor = reduction.factors[link.theta]
-        if link.u is None or not factor.rank:
+        if not len(columns) or not factor.rank:
             continue
         for k, some in enumerate(columns.reshape(-1, link.theta.outputs or 1, order="F").T):
             part = sp.csc_array(A[:, some])
@@ -358,16 +273,12 @@ def _through_factors(reduction: Reduction, form: ConicForm, A: sp.csc_array) -> 
                 yield number, k, np.asarray(part[:, used] @ np.asarray(factor.B[link.take[used]], dtype=float))
 
 
-def _shortened(reduction: Reduction, form: ConicForm, point: Iterate) -> Iterate | None:
+def _shortened(reduction: Reduction, pieces: Pieces, point: Iterate) -> Iterate | None:
     """The point with v scaled where ‖θ‖ exceeds the bound of a row a·t ≤ b, for norms without f₀; else None."""
     v, done = list(point.v), False
     places = {link.theta: number for number, link in enumerate(reduction.form.predictions)}
-    for norm, column, t in zip(reduction.form.norms, form.t, point.t, strict=True):
-        part = sp.csc_array(form.A[:, [column]])
-        rows, values = part.indices, part.data
-        alone = np.diff(form.by_rows.indptr)[rows] == 1
-        bounds = form.b[rows[alone & (values > 0)]] / values[alone & (values > 0)]
-        number = places[norm.view.theta]
+    for norm, t in zip(reduction.form.norms, point.t, strict=True):
+        bounds, number = limits(pieces, int(pieces.columns[norm.t.id][0])), places[norm.view.theta]
         plain = norm.view.shift is None and (norm.view.right is None or norm.kind in (EUCLIDEAN, "fro"))
         if len(bounds) and plain and v[number].size and t > bounds.min() >= 0:
             # 8 ulps below the bound, so that it holds for the recomputed norm.

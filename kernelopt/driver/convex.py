@@ -247,7 +247,7 @@ class Convex(Work):
         task = self.task
         if task.outer is None or representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
             return point
-        for other in projection.nearby(task.reduction, task.outer.form, point) if isfinite(point.value) else ():
+        for other in projection.nearby(task.reduction, task.outer, point) if isfinite(point.value) else ():
             if representer.violation(task.reduction, other, task.data_unit) <= FEASIBLE:
                 return other
         return point
@@ -277,8 +277,10 @@ class Convex(Work):
         fixed = integers.fixed(task.reduction.form, point)
         try:
             outer = outer_of(fixed.form)
-            _ = outer.form  # a coefficient may be infinite, as 1/z at z = 0
+            is_finite = outer.form is not None if outer.pieces is None else outer.pieces.is_finite
         except (SolverError, DataError):
+            return rounded
+        if not is_finite:  # as 1/z at z = 0
             return rounded
         self.rest = rest = Rest(Reduction(fixed.form, task.reduction.factors), outer, fixed)
         best = rounded

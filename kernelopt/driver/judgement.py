@@ -151,7 +151,7 @@ def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
     if data is None:
         return Inverted(solution, point, violation <= FEASIBLE)
     for _ in range(MOVES):
-        moved = projection.moved(reduction, data.form, point) if 0 < violation <= FEASIBLE else None
+        moved = projection.moved(reduction, data, point) if 0 < violation <= FEASIBLE else None
         if moved is None:
             break
         nearer, there = representer.invert(reduction, moved, from_kernel=afresh)
@@ -159,7 +159,7 @@ def _inverted(task: Task, point: Iterate, afresh: bool) -> Inverted:
         if not left < violation or not _is_as_good(task, data, there, point):
             break
         solution, point, violation = nearer, there, left
-    if projection.ROUNDING < violation <= FEASIBLE and not projection.is_rounding(reduction, data.form, point):
+    if projection.ROUNDING < violation <= FEASIBLE and not projection.is_rounding(reduction, data, point):
         return _scaled(task, data, Inverted(solution, point, True), violation, afresh)
     return Inverted(solution, point, violation <= FEASIBLE)
 
@@ -226,7 +226,7 @@ def _at_zero(task: Task, data: Outer, point: Iterate) -> Iterate | None:
     reduction, value, start = task.reduction, _bare(task, point), point
     most = max(_violation(task, point), projection.ROUNDING)
     for _ in range(MOVES):
-        moved = projection.towards_zero(reduction, data.form, point)
+        moved = projection.towards_zero(reduction, data, point)
         if moved is None:
             break
         point = representer.evaluate(reduction, moved)

@@ -48,7 +48,7 @@ class Rest:
         """The point with its integers fixed, and the same moved into the constraints."""
         y = tuple(rounded(v, dense(known)) for v, known in zip(task.reduction.form.y, point.y, strict=True))
         yield representer.evaluate(task.reduction, replace(point, y=y))
-        for one in projection.nearby(self.reduction, self.outer.form, self._point(replace(point, y=y))):
+        for one in projection.nearby(self.reduction, self.outer, self._point(replace(point, y=y))):
             yield self.whole(task, point, one)
 
     def whole(self, task: Task, point: Iterate, rest: Iterate) -> Iterate:
@@ -72,7 +72,7 @@ class Rest:
 
     def moved(self, task: Task, point: Iterate, rest: Iterate) -> Iterator[Iterate]:
         """A point of the problem with its integers fixed, and the same moved into its constraints, as `whole` ones."""
-        for one in [rest, *projection.nearby(self.reduction, self.outer.form, rest)]:
+        for one in [rest, *projection.nearby(self.reduction, self.outer, rest)]:
             yield self.whole(task, point, one)
 
     def _exactness(self, whole: Iterate) -> int:
@@ -85,7 +85,7 @@ class Rest:
         """Whether constraints hold to rounding."""
         point = self._point(whole)
         met = representer.violation(self.reduction, point, self.outer.data_unit) <= projection.ROUNDING
-        return met or projection.is_rounding(self.reduction, self.outer.form, point)
+        return met or projection.is_rounding(self.reduction, self.outer, point)
 
     def certificate(self, task: Task, whole: Iterate, bound: float, solver: str) -> Certificate | None:
         """The bounds of an answer, the lower one by the solver's word; None where the time for it is over.

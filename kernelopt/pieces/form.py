@@ -195,6 +195,12 @@ class Pieces:
             sign, row = sign * sign[row], row[row]
         return Twins(row, sign, settled)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all coefficients are finite."""
+        numbers = (self.c, self.S.data, self.s0, *(group.weights.data for group in self.groups))
+        return all(bool(np.isfinite(part).all()) for part in (np.array([self.c0]), *numbers))
+
     def with_costs(self, c: Array, c0: float, groups: tuple[Group, ...]) -> Pieces:
         """The same rows with other costs, 0 where these are, and functions."""
         found = replace(self, c=c, c0=c0, groups=groups)

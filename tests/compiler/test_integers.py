@@ -10,6 +10,7 @@ import kernelopt as ko
 from kernelopt.compiler import projection
 from kernelopt.compiler.integers import fixed
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.linear_rows import linear_rows
 from kernelopt.compiler.outer import outer_of
 from kernelopt.solvers import row_problem
 
@@ -42,7 +43,7 @@ def test_a_switch_that_is_off_is_off(price):
 
 @pytest.mark.slow
 def test_what_can_not_be_met_to_rounding_is_not_optimal(monkeypatch):
-    monkeypatch.setattr(projection, "moved", lambda reduction, form, point: None)
+    monkeypatch.setattr(projection, "moved", lambda *_: None)
     monkeypatch.setattr(row_problem, "MARGIN", 0.0)
     problem = switched(ko.norm, cp.Variable(boolean=True), 0.39, lambda u: cp.norm(cp.hstack([u, u])))[1]
     problem.solve(tol=1e-3)
@@ -99,18 +100,20 @@ def test_rows_without_their_auxiliary_variables():
         (cp.maximum(u[0], u[1], 2 * u[2]) <= 0.2, 3),
         (cp.norm1(u) <= 0.2, 0),
     ]:
-        data = outer_of(ko.Problem(cp.Minimize(ko.sum_squares(theta)), [constraint]).canonical_form()).form
-        A, b, equal = projection._linear_rows(data)
+        form = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [constraint]).canonical_form()
+        pieces = outer_of(form).pieces
+        A, b, equal = linear_rows(pieces, form)
         assert A.shape[0] == rows
         assert not equal.any()
         assert np.all(b == 0.2)
-        assert not A[:, np.setdiff1d(np.arange(A.shape[1]), data.linked)].nnz
+        of_u = pieces.columns[form.predictions[0].u.id]
+        assert not A[:, np.setdiff1d(np.arange(A.shape[1]), of_u)].nnz
 
 
 def test_rows_that_make_an_equality_are_one():
     theta = ko.Theta(GAUSSIAN)
-    data = outer_of(ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.abs(theta(X)[0]) <= 0]).canonical_form()).form
-    assert projection._linear_rows(data)[2].all()
+    form = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [cp.abs(theta(X)[0]) <= 0]).canonical_form()
+    assert linear_rows(outer_of(form).pieces, form).equal.all()
 
 
 def test_variables_without_integers_are_as_they_were_solved():

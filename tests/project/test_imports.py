@@ -48,7 +48,7 @@ INSIDE = {
     "compiler": [
         ["comparison", "explain", "projection"],
         ["representer"],
-        ["atom_domains"],
+        ["atom_domains", "linear_rows"],
         ["outer"],
         ["sums"],
         ["level_sets"],
