@@ -11,7 +11,7 @@ import numpy as np
 from kernelopt.certificate import checker, pieces_checker
 from kernelopt.certificate import sizes as sizes_of
 from kernelopt.certificate.multipliers import row_coefficients
-from kernelopt.compiler import projection, representer
+from kernelopt.compiler import projection, representer, residuals, violations
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink
 from kernelopt.compiler.conic_form import ConicForm
@@ -70,8 +70,8 @@ def upper_bound(
     """
     canonical = reduction.form
     signed = data.sign * representer.bare_value(canonical, point)
-    residuals = representer.residuals(canonical, point)
-    widened = 0.0 if data.facts.is_constant else _widening(canonical, point, residuals)
+    beyond = residuals.of_constraints(canonical, point)
+    widened = 0.0 if data.facts.is_constant else _widening(canonical, point, beyond)
     scales = [(0.0, 0.0) for _ in canonical.predictions] if exactly else _scales(reduction, point)
     if data.pieces is not None and data.pieces.is_explicit:
         found = _on_pieces(reduction, data.pieces, point, signed, scales, look)
@@ -80,11 +80,11 @@ def upper_bound(
     if data.facts.is_constant:  # every point has this value
         found = found._replace(above=signed, kernel=0.0)
     upper, kernel = found.above + widened, found.kernel
-    defined = representer.outside_domain(canonical, point) <= representer.FEASIBLE
-    constraints, relative = canonical.outer.constraints, representer.violation(reduction, point, data.data_unit)
+    defined = residuals.outside_domain(canonical, point) <= residuals.FEASIBLE
+    constraints, relative = canonical.outer.constraints, violations.violation(reduction, point, data.data_unit)
     # What violations cost is known to first order in multipliers, and those of a point far outside may be 0.
-    upper = upper if defined and relative <= representer.FEASIBLE else inf
-    violated = [c for c, r in zip(constraints, residuals, strict=True) if r.any()]
+    upper = upper if defined and relative <= residuals.FEASIBLE else inf
+    violated = [c for c, r in zip(constraints, beyond, strict=True) if r.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     sums = _sums(reduction, point) if exactly else None
     return UpperBound(
@@ -94,7 +94,7 @@ def upper_bound(
         rounding=upper - signed - widened if isfinite(upper) else 0.0,
         at_zero=at_zero(reduction, data),
         is_zero=not any(v.any() for v in point.v),
-        violations=tuple(float(np.max(r, initial=0.0)) for r in residuals[: len(residuals) - len(canonical.smooth)]),
+        violations=tuple(float(np.max(r, initial=0.0)) for r in beyond[: len(beyond) - len(canonical.smooth)]),
         is_feasible=relative <= MET
         or (defined and linear and projection.is_met(reduction, data, point, sums)),
     )  # fmt: skip
@@ -399,13 +399,13 @@ def norms_at_zero(reduction: Reduction) -> Array:
     ])  # fmt: skip
 
 
-def _widening(canonical: CanonicalForm, point: Iterate, residuals: list[Array]) -> float:
+def _widening(canonical: CanonicalForm, point: Iterate, beyond: list[Array]) -> float:
     """2Σ|multiplier|·|residual| over constraints of the outer problem: twice the first-order cost of meeting them.
 
     The factor 2 allows for multipliers that are known only nearly.
     """
     total = 0.0
-    for constraint, residual in zip(canonical.outer.constraints, residuals, strict=True):
+    for constraint, residual in zip(canonical.outer.constraints, beyond, strict=True):
         known = [d for d in point.duals.get(constraint.id, ()) if d is not None]
         if not np.isfinite(residual).all():
             return inf

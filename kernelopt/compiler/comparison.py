@@ -15,7 +15,7 @@ from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.linear_maps import flat
 from kernelopt.compiler.reader import read
-from kernelopt.compiler.representer import outside_domain
+from kernelopt.compiler.residuals import outside_domain
 from kernelopt.errors import ReadingError
 from kernelopt.language.text import describe
 from kernelopt.pieces.form import Pieces

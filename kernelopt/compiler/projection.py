@@ -21,7 +21,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from kernelopt.compiler import representer
+from kernelopt.compiler import representer, residuals
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate, in_columns
@@ -84,7 +84,7 @@ def _moved(  # noqa: PLR0917
         return scaled
     chosen = np.flatnonzero(equal | (s < room))
     r, found = np.where(equal, s, np.minimum(s - 2 * room, 0.0)), scaled
-    near = bool(np.all(np.abs(s[wrong]) <= representer.FEASIBLE * terms[wrong]))  # a point far off is none
+    near = bool(np.all(np.abs(s[wrong]) <= residuals.FEASIBLE * terms[wrong]))  # a point far off is none
     for _ in range(TURNS if near else 1):
         if len(chosen) > MOST or (step := _step(reduction, outer, held, A[chosen], x, r[chosen])) is None:
             return found
@@ -152,7 +152,9 @@ def _tangents(reduction: Reduction, pieces: Pieces, point: Iterate, x: Array) ->
     ours = [*canonical.y, *(link.u for link in canonical.predictions if link.u is not None)]
     columns = {v.id: pieces.columns[v.id] for v in ours if v.id in pieces.columns}
     rows, right, curved = [sp.csr_array((0, len(x)))], [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for constraint, residual in zip(canonical.outer.constraints, representer.residuals(canonical, point), strict=True):
+    for constraint, residual in zip(
+        canonical.outer.constraints, residuals.of_constraints(canonical, point), strict=True
+    ):
         if not residual.any() or not isinstance(constraint, Inequality) or constraint.expr.is_affine():
             continue
         slopes = jacobians(constraint.expr)
@@ -253,8 +255,8 @@ def nearby(reduction: Reduction, outer: Outer, point: Iterate) -> Iterator[Itera
 
 def is_rounding(reduction: Reduction, outer: Outer, point: Iterate) -> bool:
     """Whether only linear rows are violated, and by no more than rounding."""
-    constraints, residuals = reduction.form.outer.constraints, representer.residuals(reduction.form, point)
-    violated = [c for c, residual in zip(constraints, residuals, strict=True) if residual.any()]
+    constraints, beyond = reduction.form.outer.constraints, residuals.of_constraints(reduction.form, point)
+    violated = [c for c, residual in zip(constraints, beyond, strict=True) if residual.any()]
     linear = all(part.is_affine() for c in violated for part in c.args if not isinstance(part, list))
     return linear and is_met(reduction, outer, point)
 

@@ -17,10 +17,11 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.compiler.atom_domains import domain_of
-from kernelopt.compiler.attributes import dense, integral, nearest, rounded
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm, NormLink, PredictionLink, rewrite
-from kernelopt.compiler.iterate import NEGLIGIBLE, Iterate, in_columns, place
+from kernelopt.compiler.iterate import Iterate, in_columns, place
 from kernelopt.compiler.outer import Common, read
+from kernelopt.compiler.residuals import FEASIBLE, outside_of, residual
 from kernelopt.errors import KernelError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor
 from kernelopt.kernels import Delta
@@ -31,18 +32,11 @@ from kernelopt.language.functions import Function
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.results.solution import FittedFunction, Solution, Status
 from kernelopt.support.arithmetic import exact_product
-from kernelopt.support.cvxpy_parts import jacobians
 from kernelopt.support.properties import cached_property
 from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
 
-# Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violation`). A
-# smaller value would refuse points at the usual accuracy of cone solvers, a larger one accept visibly infeasible ones.
-FEASIBLE = 1e-6
 SLIGHT = 1e-12  # of the objective: what atoms add at an end of their domain, where cvxpy's value is taken for theirs
-# Variables count in the scale of a violation with at most this multiple of the data's unit. Predictions are about as
-# large as the data; without a limit, huge terms that cancel would make any violation small.
-LARGE = 10.0
 # Features of a kernel up to which their rank is computed: a singular value decomposition of N × p features in O(N p²).
 MOST_FEATURES = 2000
 
@@ -338,7 +332,7 @@ def valued(form: CanonicalForm, point: Iterate) -> Iterate:
             value = float(form.outer.objective.value)
     except np.linalg.LinAlgError:  # as the inverse of P = 0 in `cp.matrix_frac`
         value = np.nan
-    outside = _outside_of(domain_of(form).objective)
+    outside = outside_of(domain_of(form).objective)
     if outside > FEASIBLE:
         value = np.inf if isinstance(form.outer.objective, cp.Minimize) else -np.inf
     elif np.isnan(value) or (outside and not _is_negligible(form, value)):
@@ -350,7 +344,7 @@ def valued(form: CanonicalForm, point: Iterate) -> Iterate:
 def _is_negligible(form: CanonicalForm, value: float) -> bool:
     """Whether atoms at an end of their domain add next to nothing, as x²/y where x and y are 0 to rounding."""
     domain = domain_of(form)
-    ends = [atom for atom, c in zip(domain.atoms, domain.objective, strict=True) if _residual(c).any()]
+    ends = [atom for atom, c in zip(domain.atoms, domain.objective, strict=True) if residual(c).any()]
     return all(bool(np.all(np.abs(dense(atom.value)) <= SLIGHT * abs(value))) for atom in ends)
 
 
@@ -359,29 +353,9 @@ def bare_value(form: CanonicalForm, point: Iterate) -> float:
     if form.bare is form.outer or not np.isfinite(point.value):
         return point.value
     place(form, point)
-    if _outside_of(domain_of(form).objective) and not _is_negligible(form, point.value):
+    if outside_of(domain_of(form).objective) and not _is_negligible(form, point.value):
         return point.value - form.constant
     return float(form.bare.objective.value)
-
-
-def outside_domain(form: CanonicalForm, point: Iterate) -> float:
-    """By how much the atoms of the objective and of constraints are outside of their domains, relative to their terms.
-
-    0 inside, and where no atom has a domain.
-    """
-    if not domain_of(form).whole:
-        return 0.0
-    place(form, point)
-    return _outside_of(domain_of(form).whole)
-
-
-def _outside_of(constraints: tuple[Any, ...]) -> float:
-    """The largest violation at the values that variables have, relative to the terms; ∞ where it is not a number."""
-    if not any(_residual(c).any() for c in constraints):
-        return 0.0
-    known = {v.id: v for c in constraints for v in c.variables() if v.value is not None}
-    sizes = {i: float(np.abs(dense(v.value)).max(initial=0.0)) for i, v in known.items()}
-    return max(_violation(c, sizes, {}) for c in constraints)
 
 
 def _taken(link: PredictionLink, predictions: Array) -> Array:
@@ -466,169 +440,6 @@ def _gram_of(factor: Factor, v: Array, norm: NormLink) -> Array:
     """(θM − f₀)ᵀ(θM − f₀) for θ of coordinates v."""
     V = _stacked(factor, v, norm)
     return np.asarray((V.T @ V if norm.view.shift is not None else factor.matrix.inner(V)) / factor.scale)
-
-
-def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> float:
-    """Largest violation of a constraint of the outer problem, relative to the constraint's own terms.
-
-    Predictions that are all but zero count with the size of the data, as ‖θ − f₀‖ does with that of f₀. Sizes beyond
-    `LARGE` times the data's unit count with that, so that huge terms which cancel do not make a violation small. Where
-    all variables of a constraint cost next to nothing, they count with the size that would cost as much as other terms.
-    """
-    form = reduction.form
-    outside = max((_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)), default=0.0)
-    domain = domain_of(form).whole
-    if not form.outer.constraints and not domain:
-        return outside
-    place(form, point)
-    most = LARGE * data_unit if data_unit else np.inf
-    unit = min(point.prediction_unit(data_unit), most)
-    lengths = {n.t.id for n in form.norms}
-    known = {
-        v.id: float(np.abs(dense(v.value)).max(initial=0.0)) for v in form.outer.variables() if v.value is not None
-    }
-    sizes = {i: size if i in lengths else min(size, most) for i, size in known.items()}
-    shares = {i: sizes[i] / size for i, size in known.items() if size > 0}
-    for link in form.predictions:
-        if link.u is not None and sizes.get(link.u.id, 0.0) < NEGLIGIBLE * unit:
-            sizes[link.u.id] = unit
-            length = unit / np.sqrt(reduction.factors[link.theta].scale)
-            sizes |= {n.t.id: max(sizes[n.t.id], length) for n in form.norms_of(link.theta).values()}
-    for norm in form.norms:
-        if norm.view.shift is not None and sizes[norm.t.id] < NEGLIGIBLE * norm.view.shift.norm:
-            sizes[norm.t.id] = norm.view.shift.norm
-    beyond = max((_violation(c, sizes, shares) for c in domain), default=0.0)
-    finite = 0 < beyond <= FEASIBLE  # at an end of a domain, to rounding
-    found = [_violation(c, sizes, shares, finite) for c in form.outer.constraints]
-    if max(found, default=0.0) > FEASIBLE and (floors := _floors(form, sizes)):
-        found = [
-            _violation(c, _raised(sizes, floors, c), shares, finite) if part > FEASIBLE else part
-            for c, part in zip(form.outer.constraints, found, strict=True)
-        ]
-    return max(outside, beyond, *found)
-
-
-def _floors(form: CanonicalForm, sizes: Mapping[int, float]) -> dict[int, float]:
-    """For each y that costs next to nothing at its size, the size that costs as much as the largest term of the
-    objective, to first order; without a cost of its own, the size that is as much beside others in a constraint."""
-    costs = _steepest(form.outer.objective.args)
-    most = max((cost * sizes.get(i, 0.0) for i, cost in costs.items()), default=0.0)
-    if not 0 < most < np.inf:
-        return {}
-    of_y = {v.id: costs.get(v.id, 0.0) for v in form.y}
-    found = {
-        i: most / cost if cost else 0.0 for i, cost in of_y.items() if cost * sizes.get(i, 0.0) <= NEGLIGIBLE * most
-    }
-    among = [c for c in form.outer.constraints if {v.id for v in c.variables()} <= set(found)]
-    rates = [_steepest([a for a in c.args if not isinstance(a, list)]) for c in among]
-    for _ in range(len(found)):
-        before = dict(found)
-        for part in rates:
-            largest = max((rate * found[i] for i, rate in part.items()), default=0.0)
-            found |= {i: largest / rate for i, rate in part.items() if rate and not found[i]}
-        if found == before:
-            break
-    return found
-
-
-def _steepest(expressions: Sequence[cp.Expression]) -> dict[int, float]:
-    """The largest |∂(entry)/∂(entry of the variable)|, by the variables' ids."""
-    found = dict[int, float]()
-    for expression in expressions:
-        for i, g in jacobians(expression).items():
-            found[i] = max(found.get(i, 0.0), float(abs(g).max()) if 0 not in g.shape else 0.0)
-    return found
-
-
-def _raised(sizes: Mapping[int, float], floors: Mapping[int, float], constraint: Any) -> Mapping[int, float]:
-    """The sizes, at least the floors in a constraint all variables of which have one."""
-    own = {v.id for v in constraint.variables()}
-    return {**sizes, **{i: max(sizes.get(i, 0.0), floors[i]) for i in own}} if own <= set(floors) else sizes
-
-
-def _outside(variable: cp.Variable, given: Any) -> float:
-    """By how much a variable's value violates its attributes (nonneg, bounds, PSD …), relative to the value's size.
-
-    The distance from integers is absolute, since their unit is 1.
-    """
-    if given is None or not any(variable.attributes.values()) or variable.is_complex():
-        return 0.0
-    value = dense(given)
-    fraction = float(np.abs(rounded(variable, value) - value).max(initial=0.0))
-    inside = nearest(variable, value)
-    off = float(np.abs(np.where(integral(variable), value, inside) - value).max(initial=0.0))
-    return max(fraction, off / (float(np.abs(value).max(initial=0.0)) or 1.0))
-
-
-def with_integers(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> Iterate:
-    """The point with boolean and integer entries rounded, unless that violates constraints which hold without it."""
-    y = tuple(
-        rounded(variable, dense(value)) if value is not None and integral(variable).any() else value
-        for variable, value in zip(reduction.form.y, point.y, strict=True)
-    )
-    feasible = violation(reduction, point, data_unit) <= FEASIBLE
-    whole = evaluate(reduction, replace(point, y=y))
-    return point if feasible and violation(reduction, whole, data_unit) > FEASIBLE else whole
-
-
-def has_integers(form: CanonicalForm, point: Iterate) -> bool:
-    """Whether boolean and integer entries are integers exactly."""
-    chosen = [(v, dense(value)) for v, value in zip(form.y, point.y, strict=True) if integral(v).any()]
-    return all(np.array_equal(rounded(v, value), value) for v, value in chosen)
-
-
-def residuals(form: CanonicalForm, point: Iterate) -> list[Array]:
-    """By how much each constraint of the outer problem is violated, entry by entry: ∞ outside of its atoms' domains."""
-    place(form, point)
-    found = [_residual(c) for c in form.outer.constraints]
-    if any(np.isinf(r).any() for r in found) and 0 < _outside_of(domain_of(form).constraints) <= FEASIBLE:
-        return [np.where(np.isinf(r), 0.0, r) for r in found]  # at an end of a domain, to rounding
-    return found
-
-
-@np.errstate(all="ignore")  # outside of a domain
-def _residual(constraint: Any) -> Array:
-    """By how much a constraint is violated at the values of its variables.
-
-    For exponential and power cones it is the violation of their inequalities: cvxpy would solve a projection. The
-    exponential cone has y·e^(x/y) ≤ z for y > 0, and x ≤ 0 ≤ z for y = 0, whatever z is.
-    """
-    match constraint:
-        case cp.constraints.ExpCone():
-            x, y, z = (dense(a.value).astype(float) for a in constraint.args)
-            beyond = np.where(y > 0, y * np.exp(np.minimum(x / np.where(y > 0, y, 1.0), 700.0)) - z, x)
-            return np.maximum.reduce([beyond, -y, -z, np.zeros_like(beyond)])
-        case cp.constraints.PowCone3D():
-            x, y, z = (dense(a.value).astype(float) for a in constraint.args[:3])
-            a = np.asarray(constraint.alpha.value)
-            least = np.abs(z) - np.maximum(x, 0.0) ** a * np.maximum(y, 0.0) ** (1 - a)
-            return np.maximum(np.maximum(least, np.maximum(-x, -y)), 0.0)
-    return np.nan_to_num(np.abs(np.asarray(constraint.residual, dtype=float)), nan=np.inf, posinf=np.inf)
-
-
-@np.errstate(all="ignore")
-def _violation(constraint: Any, sizes: Mapping[int, float], shares: Mapping[int, float], finite: bool = False) -> float:
-    """Largest violation, relative to the terms of an entry: |a|ᵀ|x|, with the gradient a, and the values of both sides.
-
-    Rounding of x in |aᵀx| ≤ 0 is small beside |a|ᵀ|x|, not beside |aᵀx|. `sizes` replace |x|, and the values of a side
-    are multiplied by the least of its variables' `shares`: both keep a point that is huge beside the data from counting
-    as feasible. With `finite`, what is infinite does not count.
-    """
-    violation = np.ravel(_residual(constraint), order="F")
-    violation = np.where(np.isinf(violation), 0.0, violation) if finite else violation
-    if not violation.any():
-        return 0.0
-    scale = np.zeros(1)
-    for part in (a for a in constraint.args if not isinstance(a, list)):
-        if part.value is None:
-            continue  # a variable that dropped out of the problem
-        share = min((shares.get(v.id, 1.0) for v in part.variables()), default=1.0)
-        numbers = [share * np.abs(np.ravel(dense(part.value), order="F"))]
-        numbers += [np.ravel(abs(g).sum(axis=0)) * sizes.get(i, 0.0) for i, g in jacobians(part).items()]
-        for one in numbers:
-            entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))
-            scale = np.maximum(scale, one if entrywise else one.max(initial=0.0))
-    return float(np.nan_to_num(np.max(violation / np.where(scale > 0, scale, 1.0)), nan=np.inf, posinf=np.inf))
 
 
 def _function(  # noqa: PLR0917

@@ -16,10 +16,11 @@ import numpy as np
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import ESTIMATE, Certificate, Request
-from kernelopt.compiler import comparison, integers, projection, representer
+from kernelopt.compiler import comparison, integers, projection, representer, violations
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer, outer_of
-from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver import diagnosis
 from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import NOTHING, Candidate, judged, towards_zero
@@ -64,7 +65,7 @@ def begin(
 
 def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate:
     """A certificate for the present values of parameters, from θ and multipliers of an answer for other values."""
-    feasible = representer.violation(reduction, point, data.data_unit) <= FEASIBLE
+    feasible = violations.violation(reduction, point, data.data_unit) <= FEASIBLE
     here = representer.valued(reduction.form, point) if feasible else replace(point, value=inf * data.sign)
     found = certificates.certify_again(reduction, data, here, known)
     if found is None or (not isfinite(found.absolute_gap) and feasible):
@@ -214,7 +215,7 @@ class Convex(Work):
         self.units = _units(point, task.data_unit)
         claimed = task.sign * point.value
         point = self._met(point) if task.is_continuous else self._with_integers(point)
-        feasible = representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
+        feasible = violations.violation(task.reduction, point, task.data_unit) <= FEASIBLE and isfinite(point.value)
         feasible = feasible if self.rest is None else self.rest.is_feasible(task, point)
         limited, gap = answer.status == Status.USER_LIMIT, nan
         candidate = Candidate(0.0 if feasible else inf, False, limited, point, answer, claimed)
@@ -245,10 +246,10 @@ class Convex(Work):
     def _met(self, point: Iterate) -> Iterate:
         """The point, or one near it that is feasible where it is not, as x = 1e-12 is not for x = 0."""
         task = self.task
-        if task.outer is None or representer.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
+        if task.outer is None or violations.violation(task.reduction, point, task.data_unit) <= FEASIBLE:
             return point
         for other in projection.nearby(task.reduction, task.outer, point) if isfinite(point.value) else ():
-            if representer.violation(task.reduction, other, task.data_unit) <= FEASIBLE:
+            if violations.violation(task.reduction, other, task.data_unit) <= FEASIBLE:
                 return other
         return point
 
@@ -273,7 +274,7 @@ class Convex(Work):
     def _with_integers(self, point: Iterate) -> Iterate:
         """The best of the solver's own point, that with integers rounded, and that solved again with these fixed."""
         task, self.rest = self.task, None
-        rounded = representer.with_integers(task.reduction, point, task.data_unit)
+        rounded = violations.with_integers(task.reduction, point, task.data_unit)
         fixed = integers.fixed(task.reduction.form, point)
         try:
             outer = outer_of(fixed.form)

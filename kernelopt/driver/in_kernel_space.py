@@ -16,10 +16,11 @@ from math import isfinite, nan
 import numpy as np
 
 from kernelopt import certificate as certificates
-from kernelopt.compiler import representer
+from kernelopt.compiler import representer, violations
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.outer import Outer
-from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver import policy
 from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import Candidate, judged
@@ -140,7 +141,7 @@ def tried(
             point = representer.evaluate(reduction, answer.point, answer.predictions)
             gap = certificates.gap_of_solver(reduction, outer, point, answer.gap)
             limited = answer.status == Status.USER_LIMIT
-            met = representer.violation(reduction, point, outer.data_unit) <= FEASIBLE and isfinite(point.value)
+            met = violations.violation(reduction, point, outer.data_unit) <= FEASIBLE and isfinite(point.value)
             if met and (limited or gap <= goal.tol):
                 candidate = Candidate(abs(answer.gap), not limited, limited, point, answer)
                 outcome = judged(task, candidate, None, _undecided, None)

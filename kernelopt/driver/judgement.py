@@ -14,10 +14,10 @@ import numpy as np
 from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
 from kernelopt.certificate.report import Lower
-from kernelopt.compiler import projection, representer
+from kernelopt.compiler import projection, representer, violations
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer
-from kernelopt.compiler.representer import FEASIBLE
+from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver.diagnosis import Diagnosis, guides_of
 from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Outcome, Task, without_answer
@@ -117,7 +117,7 @@ def _outcome(best: Candidate, solution: Solution, point: Iterate, may_grow: bool
 
 
 def _violation(task: Task, point: Iterate) -> float:
-    return representer.violation(task.reduction, point, task.data_unit)
+    return violations.violation(task.reduction, point, task.data_unit)
 
 
 def _bare(task: Task, point: Iterate) -> float:
@@ -300,7 +300,7 @@ def _without_proof(
         bound = best.answer.bound if isfinite(best.answer.bound) else min(best.claimed, task.sign * found.point.value)
         told = rest.certificate(task, found.point, bound, best.answer.stats.solver_name)
         trusted = best.answer.status == Status.OPTIMAL and not representer.may_lack(task.reduction, found.point)
-        trusted = trusted and representer.has_integers(task.reduction.form, found.point)
+        trusted = trusted and violations.has_integers(task.reduction.form, found.point)
         trusted = trusted and rest.meets_constraints(found.point)
         trusted = trusted and told is not None and rest.confirms(task, found.point, told)
     shown = told if task.goal.certify is not False and isfinite(best.answer.bound) else None

@@ -13,13 +13,14 @@ from math import isfinite
 
 from kernelopt import certificate as certificates
 from kernelopt.certificate import Certificate
-from kernelopt.compiler import projection, representer
+from kernelopt.compiler import projection, representer, violations
 from kernelopt.compiler.attributes import dense, rounded
 from kernelopt.compiler.integers import Fixed
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.least import least
 from kernelopt.compiler.outer import Outer
-from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver.strategy import Task
 from kernelopt.results.solution import Attempt
 from kernelopt.support import clock
@@ -67,7 +68,7 @@ class Rest:
             return gain > 0
         loose = old if of_new > of_old else new
         size = abs(self._value(old) - self.outer.offset) + self.outer.units[1]
-        price = PRICE * representer.violation(task.reduction, loose, self.outer.data_unit) * size
+        price = PRICE * violations.violation(task.reduction, loose, self.outer.data_unit) * size
         return gain >= -price if loose is old else gain > price
 
     def moved(self, task: Task, point: Iterate, rest: Iterate) -> Iterator[Iterate]:
@@ -79,12 +80,12 @@ class Rest:
         """0 where constraints are violated by more than rounding, 1 where by rounding, 2 where they hold."""
         if not self.meets_constraints(whole):
             return 0
-        return 2 if representer.violation(self.reduction, self._point(whole), self.outer.data_unit) == 0 else 1
+        return 2 if violations.violation(self.reduction, self._point(whole), self.outer.data_unit) == 0 else 1
 
     def meets_constraints(self, whole: Iterate) -> bool:
         """Whether constraints hold to rounding."""
         point = self._point(whole)
-        met = representer.violation(self.reduction, point, self.outer.data_unit) <= projection.ROUNDING
+        met = violations.violation(self.reduction, point, self.outer.data_unit) <= projection.ROUNDING
         return met or projection.is_rounding(self.reduction, self.outer, point)
 
     def certificate(self, task: Task, whole: Iterate, bound: float, solver: str) -> Certificate | None:
@@ -115,11 +116,11 @@ class Rest:
         """The largest violation of the mixed-integer problem's constraints, and of those with its integers fixed:
         beside M·0, the size of f in |f| ≤ Mz is not that of M."""
         unit, point = self.outer.data_unit, self._point(whole)
-        return max(representer.violation(reduction, whole, unit), representer.violation(self.reduction, point, unit))
+        return max(violations.violation(reduction, whole, unit), violations.violation(self.reduction, point, unit))
 
     def _counts(self, task: Task, whole: Iterate) -> bool:
         """Whether a point is feasible, with integers that are integers."""
-        return representer.has_integers(task.reduction.form, whole) and self.is_feasible(task, whole)
+        return violations.has_integers(task.reduction.form, whole) and self.is_feasible(task, whole)
 
     def _value(self, whole: Iterate) -> float:
         """The minimized objective without constants, those of fixed integers included."""

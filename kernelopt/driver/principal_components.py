@@ -10,9 +10,10 @@ import numpy as np
 import scipy.linalg as sl
 
 from kernelopt.certificate import Certificate
-from kernelopt.compiler import representer
+from kernelopt.compiler import representer, violations
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver import verification
 from kernelopt.driver.diagnosis import RAY_FEASIBILITY
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Work, without_answer
@@ -71,7 +72,7 @@ def _maximized(reduction: Reduction, form: SpectralForm, goal: Goal) -> Outcome:
     afresh = reduction.is_restriction and not solved.factor.is_projected
     solution, point = representer.invert(reduction, solved.point, from_kernel=afresh)
     solved = solved._replace(point=point)
-    violation = representer.violation(reduction, point)
+    violation = violations.violation(reduction, point)
     # Where ‖θ‖ has no bound, a feasible θ with MAθ ≠ 0 may be scaled to any length.
     if not isfinite(numbers.radius) and certificates.lengths(solved)[0] > 0 and violation <= RAY_FEASIBILITY:
         return _nothing(form, Status.UNBOUNDED, start)
@@ -124,7 +125,7 @@ def _checks(
 ) -> Iterator[Check]:
     """Feasibility, the eigen-residual, and the gap."""
     numbers = form.numbers()
-    violation = representer.violation(reduction, point)
+    violation = violations.violation(reduction, point)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     if not reduction.factors[form.link.theta].is_projected:
         residual = certificates.eigen_residual(form, numbers, point)

@@ -13,12 +13,13 @@ from kernelopt.certificate import Certificate, Request, certify, certify_again
 from kernelopt.certificate.attained import upper_bound
 from kernelopt.certificate.multipliers import lengths_of, row_coefficients
 from kernelopt.certificate.report import Lower
-from kernelopt.compiler import canonical_form, integers, representer
+from kernelopt.compiler import canonical_form, integers, representer, violations
 from kernelopt.compiler.canonical_form import CanonicalForm, PredictionLink
 from kernelopt.compiler.explicit import ExplicitSource
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer, outer_of
-from kernelopt.compiler.representer import FEASIBLE, Reduction
+from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver import local_optima
 from kernelopt.driver.mixed_integer import Rest
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, OptionError, SolverError
@@ -183,7 +184,7 @@ def audit(
     if not form.is_convex:
         return Report(tuple(_local_checks(reduction, data, point, tol)))
     known = _multipliers_from_coefficients(reduction, data, point)
-    violation = representer.violation(reduction, point, data.data_unit)
+    violation = violations.violation(reduction, point, data.data_unit)
     checks = [Check("constraints hold", violation, FEASIBLE, "largest violation, relative to a constraint's terms")]
     found = None if known is None else certify(reduction, data, replace(point, nu=known))
     if found is None or not found.closes(tol):
@@ -202,7 +203,7 @@ def _violation_with_integers(reduction: Reduction, point: Iterate) -> float:
     try:
         outer = outer_of(fixed.form)
     except (DataError, SolverError):
-        return representer.violation(reduction, point)
+        return violations.violation(reduction, point)
     return Rest(Reduction(fixed.form, reduction.factors), outer, fixed).violation(reduction, point)
 
 
@@ -308,7 +309,7 @@ def _optimality_checks(
 ) -> Iterator[Check]:
     """The KKT conditions of the stated problem, in the unit in which the gap is compared with `tol`."""
     form = reduction.form
-    violation = representer.violation(reduction, point, data.data_unit)
+    violation = violations.violation(reduction, point, data.data_unit)
     yield Check("primal feasibility", violation, FEASIBLE, "largest violation, relative to a constraint's terms")
     unit = max(found.unit, found.floor / tol) or found.terms or 1.0
     if found.terms <= NOTHING_LEFT * data.units[1]:  # the value is 0
@@ -478,7 +479,7 @@ def _explicit_features(
     ]
     own = representer.evaluate(explicit, replace(point, v=tuple(v)))
     optimum = representer.evaluate(explicit, answer.point).value
-    if representer.violation(explicit, own, data.data_unit) <= FEASIBLE and np.isfinite(own.value):
+    if violations.violation(explicit, own, data.data_unit) <= FEASIBLE and np.isfinite(own.value):
         optimum = max(optimum, own.value) if found.maximize else min(optimum, own.value)
     if np.isfinite(optimum):
         yield compared("θ ∈ Rᵖ solved", point.value, optimum, found, tol, 1e-3 * max(found.terms, data.units[1]))

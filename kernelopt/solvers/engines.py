@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from kernelopt import factorization
-from kernelopt.compiler import representer
+from kernelopt.compiler import representer, violations
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer
@@ -219,7 +219,7 @@ def _by_multipliers(  # noqa: PLR0917
     violated = last.violation > INFEASIBLE * watch.unit and last.stopped is None
     if violated and reduction.form.proximal:  # bounds of inner functions are no constraints that are stated
         there = representer.evaluate(reduction, point)
-        met = representer.violation(reduction, there, outer.data_unit) <= INFEASIBLE
+        met = violations.violation(reduction, there, outer.data_unit) <= INFEASIBLE
         violated = not (met and isfinite(there.value))
     grows = reduction.is_restriction and any(factor.grows for factor in reduction.factors.values())
     if violated and grows and not reduction.form.proximal:

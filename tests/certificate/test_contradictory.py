@@ -9,7 +9,7 @@ from inside import point_of, reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate import certify
-from kernelopt.compiler import representer
+from kernelopt.compiler import representer, violations
 from kernelopt.compiler.outer import outer_of
 from kernelopt.driver import convex, diagnosis
 
@@ -161,7 +161,7 @@ def test_a_violation_is_measured_by_the_data(size):
     reduction = reduction_of(problem)
     zero = reduction.at_zero((np.array(size),))
     there = replace(zero, u=(np.full(20, size),), t=np.zeros(1))
-    found = representer.violation(reduction, there, outer_of(reduction.form).form.data_unit)
+    found = violations.violation(reduction, there, outer_of(reduction.form).form.data_unit)
     assert found > 1e-2
 
 

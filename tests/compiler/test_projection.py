@@ -10,7 +10,7 @@ from inside import point_of, reduction_of
 from sklearn.datasets import make_moons
 
 import kernelopt as ko
-from kernelopt.compiler import linear_rows, projection, representer
+from kernelopt.compiler import linear_rows, projection, representer, violations
 from kernelopt.compiler.iterate import in_columns
 from kernelopt.compiler.outer import outer_of
 from kernelopt.driver import policy, refine
@@ -33,9 +33,9 @@ def test_a_theta_of_0_is_moved_too():
     theta = ko.Theta(FIRST)
     problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [theta(X)[:2] >= 1, cp.sum(theta(X)[2:]) == 0.5])
     reduction, outer, point = reduced(problem)
-    assert representer.violation(reduction, point) > 0.1
+    assert violations.violation(reduction, point) > 0.1
     moved = representer.evaluate(reduction, projection.moved(reduction, outer, point))
-    assert representer.violation(reduction, moved) < 1e-12 and not np.any(point.v[0])
+    assert violations.violation(reduction, moved) < 1e-12 and not np.any(point.v[0])
 
 
 def test_rows_that_a_step_would_cross_are_held():
@@ -60,7 +60,7 @@ def test_what_is_held_stays():
     rows = linear_rows.linear_rows(outer.pieces, reduction.form)
     moved = projection._moved(reduction, outer, point, None, rows, held=[second])
     moved = representer.evaluate(reduction, moved)
-    assert representer.violation(reduction, moved) < 1e-10
+    assert violations.violation(reduction, moved) < 1e-10
     assert [link.theta for link in reduction.form.predictions] == [first, second]
     assert np.any(moved.v[0]) and not np.any(moved.v[1])
 
@@ -163,7 +163,7 @@ def test_piecewise_linear_constraints_that_leave_no_room(off):
     toward = factor.matrix.rows(np.array([0]))[0]
     away = replace(point, v=(point.v[0] + off * toward / (toward @ toward),))
     away = representer.evaluate(reduction, away)
-    assert representer.violation(reduction, away) > 1e-10
+    assert violations.violation(reduction, away) > 1e-10
     moved = representer.evaluate(reduction, projection.moved(reduction, outer, away))
     assert abs(moved.u[0][0]) < 1e-4 * abs(off)
 

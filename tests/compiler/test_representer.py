@@ -9,10 +9,10 @@ from inside import point_of, reduction_of
 from stating import TIGHT
 
 import kernelopt as ko
-from kernelopt.compiler import representer
+from kernelopt.compiler import representer, residuals, violations
 from kernelopt.compiler.attributes import dense, integral, nearest, rounded
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.compiler.representer import _residual as residual
+from kernelopt.compiler.residuals import residual
 from kernelopt.errors import KernelOptError
 from kernelopt.factorization import METHODS
 
@@ -320,7 +320,7 @@ def test_violations_are_those_of_the_point():
     form = form_with_intercept()
     for size in (3.0, 0.5):
         point = Iterate((), (np.array(0.0),), u=(np.full(30, size),), t=np.array([2.0]))
-        (violation,) = representer.residuals(form, point)
+        (violation,) = residuals.of_constraints(form, point)
         assert violation == pytest.approx(np.full(30, max(size - 1, 0)))
 
 
@@ -379,7 +379,7 @@ def test_violations_by_variables_of_no_cost():
     problem.solve()
     reduction = reduction_of(problem)
     point = representer.evaluate(reduction, Iterate((np.full(2, 3.0),), (np.zeros(()),)))
-    assert representer.violation(reduction, point) > 0.1
+    assert violations.violation(reduction, point) > 0.1
 
 
 @pytest.mark.slow

@@ -47,8 +47,11 @@ INSIDE = {
     ],
     "compiler": [
         ["comparison", "explain", "projection"],
+        ["violations"],
         ["representer"],
-        ["atom_domains", "linear_rows"],
+        ["residuals"],
+        ["atom_domains"],
+        ["linear_rows"],
         ["outer"],
         ["sums"],
         ["level_sets"],

@@ -216,7 +216,7 @@ def test_a_violation_is_seen(monkeypatch, bound):
     """Nothing is called optimal or unbounded at a point that violates a constraint."""
     problem, _ = largest()
     problem = problem if bound else ko.Problem(problem.objective)
-    monkeypatch.setattr("kernelopt.compiler.representer.violation", lambda *_: 1e-3)
+    monkeypatch.setattr("kernelopt.compiler.violations.violation", lambda *_: 1e-3)
     problem.solve()
     assert problem.status == "optimal_inaccurate"
 

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from inside import point_of, reduction_of
 
 import kernelopt as ko
-from kernelopt.compiler import representer
-from kernelopt.compiler.representer import has_integers, with_integers
+from kernelopt.compiler import violations
+from kernelopt.compiler.violations import has_integers, with_integers
 from kernelopt.errors import (
     DataError,
     DataTypeError,
@@ -584,7 +584,7 @@ def test_41_rounding_that_would_break_a_constraint_is_not_done():
 @pytest.mark.later
 def test_41_an_answer_without_integers_is_not_optimal(monkeypatch):
     theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
-    monkeypatch.setattr(representer, "rounded", lambda variable, value: np.array(np.asarray(value) - 1e-9))
+    monkeypatch.setattr(violations, "rounded", lambda variable, value: np.array(np.asarray(value) - 1e-9))
     problem = ko.Problem(cp.Minimize(z + cp.norm1(theta(FOUR) - OF_FOUR)))
     problem.solve()
     assert problem.status == "optimal_inaccurate"
