@@ -18,7 +18,7 @@ from kernelopt.compiler import explain, explicit, representer, rules
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
-from kernelopt.driver import convex, policy, principal_components, refine, values, verification
+from kernelopt.driver import audits, convex, policy, principal_components, refine, values, verification
 from kernelopt.driver.answered import Answered
 from kernelopt.driver.options import FactorOptions, check_solver_options, factor_options, goal, spelling
 from kernelopt.driver.refine import Factored
@@ -548,7 +548,7 @@ class Problem(Statement, Answered):
         canonical = self._private_form(as_stated=True)
         if self._spectral is not None:
             return principal_components.audit(self._spectral, given, self._own_certificate()[0], tol)
-        report = verification.audit(canonical, self._outer(as_stated=True), given, tol, self._own_certificate)
+        report = audits.audit(canonical, self._outer(as_stated=True), given, tol, self._own_certificate)
         return replace(report, checks=(*report.checks, *self._proofs()))
 
     def _proofs(self) -> list[Check]:

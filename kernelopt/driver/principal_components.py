@@ -14,7 +14,7 @@ from kernelopt.compiler import representer, violations
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.residuals import FEASIBLE
-from kernelopt.driver import verification
+from kernelopt.driver import audits, verification
 from kernelopt.driver.diagnosis import RAY_FEASIBILITY
 from kernelopt.driver.strategy import Goal, Outcome, Plan, Work, without_answer
 from kernelopt.driver.verification import Check, Report
@@ -114,7 +114,7 @@ def verify(reduction: Reduction, form: SpectralForm, point: Iterate, solution: S
 
 def audit(form: SpectralForm, functions: Mapping[Theta, Function], best: Certificate | None, tol: float) -> Report:
     """Check a function that was fitted elsewhere; `best` is the certificate of an answer of our own."""
-    reduction, point = verification.placed(form.form, functions, ())
+    reduction, point = audits.placed(form.form, functions, ())
     point = representer.valued(form.form, point)
     found = None if best is None else replace(best, bare=None, lower=point.value)
     return Report(tuple(_checks(reduction, form, point, found, tol)), found)

@@ -11,7 +11,7 @@ from sklearn.svm import SVC, SVR
 
 import kernelopt as ko
 from kernelopt import losses
-from kernelopt.driver import verification
+from kernelopt.driver import audits, verification
 from kernelopt.errors import KernelOptError
 from kernelopt.language.rows import Rows
 
@@ -348,7 +348,7 @@ def test_a_given_function_of_two_outputs_keeps_its_norm():
         theta = ko.Theta(kernel, outputs=2)
         problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(points) - 1) + ko.sum_squares(theta)))
         f = ko.Function(kernel, X[:3], [[1.0, 0.5], [-1.0, 2.0], [0.3, 0.0]])
-        reduction, point = verification.placed(problem._private_form(), {theta: f}, ())
+        reduction, point = audits.placed(problem._private_form(), {theta: f}, ())
         (factor,), (v,) = reduction.factors.values(), point.v
         assert np.allclose(point.u[0], f(points)) and factor.scale > 0
         if points is X:
@@ -383,7 +383,7 @@ def test_multipliers_of_a_function_are_its_coefficients(lam):
     theta = ko.Theta(KERNEL)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - TARGETS) + lam * ko.sum_squares(theta)))
     problem.solve(rank_tol=1e-13)
-    (nu,) = verification._multipliers_from_coefficients(reduction_of(problem), problem._outer(), point_of(problem))
+    (nu,) = audits._multipliers_from_coefficients(reduction_of(problem), problem._outer(), point_of(problem))
     assert np.abs(nu) == pytest.approx(np.abs(2 * (theta.value(X) - TARGETS)), rel=1e-4, abs=1e-6)
 
 
@@ -401,7 +401,7 @@ def test_constraints_beside_integers_are_in_units_of_the_data():
     [before] = [value for value in point.y if value is not None]
     wrong = replace(point, v=tuple(v + 1.0 for v in point.v), y=(np.zeros_like(before),))
     _, wrong = verification.representer.invert(reduction, verification.representer.evaluate(reduction, wrong))
-    assert verification._violation_with_integers(reduction, wrong) > 1e-2
+    assert verification.violation_with_integers(reduction, wrong) > 1e-2
 
 
 @pytest.mark.slow

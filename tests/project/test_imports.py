@@ -65,7 +65,7 @@ INSIDE = {
     "driver": [
         ["statement"],
         ["principal_components", "refine"],
-        ["in_kernel_space"],
+        ["audits", "in_kernel_space"],
         ["policy", "verification"],
         ["convex", "local_optima", "options"],
         ["judgement"],
