@@ -74,7 +74,7 @@ def upper_bound(
     widened = 0.0 if data.facts.is_constant else _widening(canonical, point, beyond)
     scales = [(0.0, 0.0) for _ in canonical.predictions] if exactly else _scales(reduction, point)
     if data.pieces is not None and data.pieces.is_explicit:
-        found = _on_pieces(reduction, data.pieces, point, signed, scales, look)
+        found = _on_pieces(reduction, data.pieces, point, signed, scales, look, data.data_unit)
     else:
         found = _in_cones(reduction, data, point, signed, scales, exactly, look)
     if data.facts.is_constant:  # every point has this value
@@ -139,14 +139,15 @@ def _columns_of(form: ConicForm, point: Iterate) -> Array | None:
 
 
 def _on_pieces(  # noqa: PLR0917
-    reduction: Reduction, pieces: Pieces, point: Iterate, value: float, scales: list[tuple[float, float]], look: bool
-) -> _Above:
+    reduction: Reduction, pieces: Pieces, point: Iterate, value: float, scales: list[tuple[float, float]], look: bool,
+    data_unit: float,
+) -> _Above:  # fmt: skip
     """By the pieces: the largest value within the errors of predictions and norms.
 
     Constraints cost twice the first order in their multipliers, which are at most |ν| plus the slopes of functions.
     """
     x, off = in_columns(reduction.form, pieces, point), _errors(reduction, pieces, point, scales)
-    terms, plain, sizes = _sizes(pieces, pieces.settled(x), value)
+    terms, plain, sizes = _sizes(pieces, pieces.settled(x), value, data_unit)
     if look or not isfinite(value):
         return _Above(value, 0.0, terms, plain, terms)
     found = pieces_checker.upper(pieces, x, off)
@@ -175,21 +176,22 @@ def _underflow(reduction: Reduction, point: Iterate, norm: NormLink) -> float:
     return float(np.sqrt(count) * LEAST * max(1.0, 1 / np.sqrt(factor.scale)))
 
 
-def _sizes(pieces: Pieces, x: Array, value: float) -> tuple[float, float, float]:
+def _sizes(pieces: Pieces, x: Array, value: float, data_unit: float) -> tuple[float, float, float]:
     """The sizes of terms, T; of those that are no losses, linear ones and squares of single columns; and of all numbers
-    that the value is computed from."""
+    that the value is computed from there, and where predictions are as large as the data."""
     if not isfinite(value):
         return (abs(value - pieces.c0),) * 3
     s, linear = pieces.rows(x), pieces.c * x
     plain, known, inner = float(np.abs(linear).sum()), float(linear.sum()), 0.0
     single, numbers = np.diff(pieces.S.indptr) == 1, pieces.sizes(x) + np.abs(pieces.s0)
+    reach = numbers + data_unit * pieces.sizes(np.ones(pieces.n))
     for group in pieces.groups:
         w = group.costs
         with np.errstate(all="ignore"):
             slopes = np.abs(group.family.slope(s[group.rows]))
             inner += float(w @ np.sum(np.where(np.isfinite(slopes), slopes, 0.0) * numbers[group.rows], axis=1))
         if isinstance(group.family, Piecewise):
-            inner += float(w @ np.max(np.abs(group.family.coefficients[..., 0]), axis=1, initial=0.0))
+            inner += float(w @ group.family.constants(reach[group.rows[:, 0]]))
         if isinstance(group.family, Piecewise) and not group.family.knots.shape[1]:
             rows = group.rows[:, 0]
             mine = single[rows] & (pieces.s0[rows] == 0)

@@ -29,6 +29,7 @@ JUMP = 64 * np.finfo(float).eps
 SIMPLEX = 1e-14  # relative error of Σₖ vₖ = weight that rounding of a sum of few numbers explains (45 ulps)
 # Of functions that are finite everywhere, larger numbers are cut: products with weights remain doubles.
 LARGEST = 1e304
+FAR = 1e6  # times the constants of lines near 0: those of lines that are met far off
 CLOSE = 16 * UNIT  # relative distance of a slope from the end of its interval that a division explains
 
 
@@ -79,23 +80,38 @@ class Bent:
             if len(rows):
                 found.append((rows, *(np.broadcast_to(part, mask.shape)[rows] for part in parts)))
 
-        # The line is the tangent of the first stretch where the terms below are 0: at its right end, or at its minimum.
-        c0, c1, c2 = c[:, 0].T
-        curved, endless = c2 > 0, right[:, 0] == np.inf
+        # The line is the tangent of one stretch, where the terms below are 0: at its right end, or next to its minimum.
+        every, of = np.arange(len(c)), self._base()
+        c0, c1, c2 = c[every, of].T
+        low, high = left[every, of], right[every, of]
+        curved, endless = c2 > 0, (low > -np.inf) | (high == np.inf)
         with np.errstate(all="ignore"):
-            start = np.where(curved, np.where(endless, -c1 / c2, right[:, 0]), 0.0)
-            tangent = np.where(curved & endless, 0.0, c1 + c2 * start)
+            start = np.where(curved, np.where(endless, np.clip(-c1 / c2, low, high), high), 0.0)
+            tangent = np.where(curved, c1 + c2 * start, c1)
+            tangent = np.where(curved & (start == -c1 / c2), 0.0, tangent)
             value = c0 + start * (c1 + 0.5 * c2 * start) - tangent * start
-            add(curved & ~endless, right[:, 0], -np.inf, 0.0, 1 / c2)
-            add(curved & endless, start, -np.inf, np.inf, 1 / c2)
+            add(curved & ~endless, high, -np.inf, 0.0, 1 / c2)
+            add(curved & endless, start, c2 * (low - start), c2 * (high - start), 1 / c2)
             for j in range(1, c.shape[1]):
                 knot, before, after = left[:, j], c[:, j - 1], c[:, j]
                 terms = np.stack([after[:, 1], after[:, 2] * knot, -before[:, 1], -before[:, 2] * knot])
                 jump, rounding = terms.sum(axis=0), JUMP * np.abs(terms).sum(axis=0)
-                used, bend = knot < np.inf, after[:, 2]
-                add(used & (jump > rounding), knot, 0.0, jump, 0.0)
-                add(used & (bend > 0), knot, 0.0, bend * (right[:, j] - knot), 1 / bend)
+                used, bend, below = knot < np.inf, after[:, 2], j <= of
+                add(used & (jump > rounding), knot, np.where(below, -jump, 0.0), np.where(below, 0.0, jump), 0.0)
+                add(used & ~below & (bend > 0), knot, 0.0, bend * (right[:, j] - knot), 1 / bend)
+                bend = before[:, 2]
+                add(below & (bend > 0), knot, bend * (left[:, j - 1] - knot), 0.0, 1 / bend)
         return _kinks(value, tangent, found)
+
+    def _base(self) -> Ints:
+        """The stretch whose tangent is the line: the first one; where its constant is far larger than that of the
+        stretch at 0, as beyond the threshold 1e9 of Huber's function, the latter, since sums with such numbers round.
+        """
+        c0, count = np.abs(self.family.coefficients[..., 0]), len(self.at)
+        at_zero = np.asarray((self.family.knots < 0).sum(axis=1))
+        near = c0[np.arange(count), at_zero]
+        typical = float(np.median(near)) if count else 0.0
+        return np.where(c0[:, 0] > FAR * np.maximum(near, typical), at_zero, 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,9 @@ EXPONENTIALS = (Exp, Logistic, NegativeEntropy, NegativeLog, RowLogSumExp)
 SMALL = 0.1  # of the numbers, the share up to which they count as small
 
 
+FAR = 1e6  # times the size of small arguments and knots: there no argument is
+
+
 class SizesOfProblem(NamedTuple):
     """(σ, κ), a small right-hand side and the unit of the objective; that of predictions; the columns of t."""
 
@@ -86,7 +89,7 @@ def _sizes_of_rows(pieces: Pieces, form: CanonicalForm) -> SizesOfRows:
     near, least = size > 0, np.where(exponents, 1.0 / unit[rows], 0.0)[free]
     of_predictions = np.maximum(np.abs(values), least)[near] / size[near]
     data_unit = typical(of_predictions, SMALL) or typical(values, SMALL)
-    steepest = tuple(_steepest(group) for group in pieces.groups)
+    steepest = tuple(_steepest(group, pieces.s0) for group in pieces.groups)
     return SizesOfRows(t, u, on_t, unit, values, data_unit, steepest, _extents(pieces, on_t, plain))
 
 
@@ -132,10 +135,14 @@ def row_exponents(pieces: Pieces) -> Ints:
     return np.where((np.abs(e) <= MODERATE) | ~np.isfinite(largest), 0, e)
 
 
-def _steepest(group: Group) -> tuple[Array, Array] | None:
+def _steepest(group: Group, s0: Array) -> tuple[Array, Array] | None:
+    """Of stretches that are not FAR away, as those beyond the threshold 1e9 of Huber's function."""
     if not isinstance(group.family, Piecewise):
         return None
-    used = group.family.stretches[0] < inf
+    (low, high), knots = group.family.stretches, group.family.knots[np.isfinite(group.family.knots)]
+    sizes = np.abs(np.concatenate([s0[group.rows[:, 0]], knots]))
+    unit = typical(sizes[sizes > 0], SMALL) or inf
+    used = (low < inf) & (low <= FAR * unit) & (high >= -FAR * unit)
     slope, curvature = (np.abs(group.family.coefficients[..., k] * used).max(axis=1) for k in (1, 2))
     m = len(group.rows)
     return np.broadcast_to(slope, m), np.broadcast_to(curvature, m)

@@ -76,6 +76,13 @@ class Piecewise(OfOneNumber):
         found = np.take_along_axis(self.coefficients, stretch[:, :, None], axis=1)
         return found.reshape(*q.shape, 3)
 
+    def constants(self, reach: Array) -> Array:
+        """The largest |c₀| of the stretches that meet |s| ≤ reach: others do not count, as 1e18 beyond the threshold
+        1e9 of Huber's function."""
+        (low, high), reach = self.stretches, reach[:, None]
+        inside = (low <= reach) & (high >= -reach)
+        return np.asarray(np.max(np.where(inside, np.abs(self.coefficients[..., 0]), 0.0), axis=1))
+
     def of(self, q: Array) -> Array:
         c0, c1, c2 = _columns(self._in_force(q))
         return np.asarray(c0 + q * (c1 + 0.5 * c2 * q))

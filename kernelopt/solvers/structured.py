@@ -234,10 +234,11 @@ class Structured(Coupling):
         """`sigma`, where it does not depend on R."""
         k = np.abs(self.anchor)
         unit = median(k[k > 0]) if np.any(k > 0) else 1.0
-        width = (self.high - self.low)[np.isfinite(self.low) & np.isfinite(self.high)]
+        width, curved = self.high - self.low, self.rho > 0
+        width[curved] = np.minimum(width[curved], 2 * unit / self.rho[curved])  # beyond, no argument is
+        width = width[np.isfinite(self.low) & np.isfinite(self.high)]
         if len(width):
             return 0.5 * median(width) / unit
-        curved = self.rho > 0
         return 0.5 * median(1 / self.rho[curved]) if curved.any() else None
 
     @cached_property

@@ -25,7 +25,7 @@ from kernelopt.pieces.elementary import (
     PositivePower,
 )
 from kernelopt.pieces.inverse import _excess, attained
-from kernelopt.pieces.quadratics import one
+from kernelopt.pieces.quadratics import huber, one
 
 RNG = np.random.default_rng(7)
 N = 20
@@ -376,3 +376,26 @@ def test_second_derivatives_of_own_losses():
     own, one, s = ko.SmoothLoss(np.cosh, np.sinh, np.cosh), np.ones(2), np.array([0.1, -0.4])
     term = Along(np.arange(2), StatedFunction(own, ()), 2 * one, 3 * one, one)
     assert term.second(s) == pytest.approx(18 * np.cosh(3 * s + 1), rel=1e-12)
+
+
+def test_kinks_of_a_far_threshold():
+    """Huber's function with M = 1e9: one kink at 0 beside the line 0, where the first line is −1e18 − 2e9·s."""
+    kinks = Bent(np.arange(1), huber(1e9)).kinks()
+    assert (kinks.value.tolist(), kinks.slope.tolist()) == ([0.0], [0.0])
+    assert (kinks.anchor.tolist(), kinks.rho.tolist()) == ([0.0], [0.5])
+    assert (kinks.low.tolist(), kinks.high.tolist()) == ([-2e9], [2e9])
+
+
+@pytest.mark.parametrize("point", [-3e8, -2.0, 0.5, 3.0, 5e8])
+def test_kinks_beside_a_far_line(point):
+    """max(−1e8·(s + 1e8), −s, s², s) with bends on both sides of the stretch at 0."""
+    knots = [-1e8 * 1e8 / (1e8 - 1), -1.0, 0.5, 3.0]
+    term = Bent(np.arange(1), one(knots, [[-1e16, -1e8, 0], [0, -1, 0], [0.5, 0, 1], [0.375, 0.5, 0], [-1.125, 1, 0]]))
+    kinks, s = term.kinks(), np.array([point])
+    k = s[kinks.of] - kinks.anchor
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a = np.where(kinks.rho > 0, k / kinks.rho, np.copysign(np.inf, k))
+    a = np.clip(np.where(k == 0, 0.0, a), kinks.low, kinks.high)
+    found = kinks.value + kinks.slope * s + np.sum(np.where(k == 0, 0.0, a * k) - 0.5 * kinks.rho * a**2)
+    assert found == pytest.approx(term.value(s), rel=1e-12)
+    assert kinks.low.min() < -1e7 and kinks.value[0] == 0.5

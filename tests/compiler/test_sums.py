@@ -451,3 +451,36 @@ def test_losses_that_several_sums_share(name):
         assert solver or (problem.status == "optimal" and problem.verify().passed)
         assert solver or problem.solver_stats.solver_name in {"INTERIOR_POINT", "METHOD_OF_MULTIPLIERS"}
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("M", [1e3, 1e7, 1e9, 1e12])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_thresholds_far_beyond_the_data(M, bounded):
+    """Huber's function of residuals below M is their square: a constant of −M² is no rounding of the value."""
+    rng, kernel = np.random.default_rng(1), ko.kernels.Polynomial(degree=2, offset=1.0)
+    points, y = rng.normal(size=(6, 1)), rng.normal(size=6)
+
+    def solved(loss):
+        theta = ko.Theta(kernel)
+        of_theta = (0, [ko.norm(theta) <= 0.5]) if bounded else (0.5 * ko.sum_squares(theta), [])
+        problem = ko.Problem(cp.Minimize(loss(theta(points)) + of_theta[0]), of_theta[1])
+        problem.solve()
+        return problem
+
+    known = solved(lambda f: cp.sum_squares(y - f))
+    found = solved(lambda f: cp.sum(ko.losses.huber(y, f, M)))
+    assert found.status == "optimal" and found.value == pytest.approx(known.value, rel=1e-9)
+    assert found.certificate.relative_gap < 1e-6
+
+
+@pytest.mark.parametrize("far", [1e8, 1e12])
+def test_lines_far_below_others_are_no_rounding(far):
+    """What is not proven is not called optimal."""
+    rng = np.random.default_rng(0)
+    points, y, theta = rng.normal(size=(8, 1)), rng.normal(size=8), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(points)
+    losses = cp.maximum(y - f, 2 * (f - y), -far * (y - f) - far**2)
+    problem = ko.Problem(cp.Minimize(cp.sum(losses) + 0.5 * ko.sum_squares(theta)))
+    problem.solve()
+    right = problem.value == pytest.approx(6.284252711703633, rel=1e-6)
+    assert problem.status == "optimal_inaccurate" or (right and problem.certificate.relative_gap < 1e-6)
