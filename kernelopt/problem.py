@@ -101,10 +101,13 @@ class Problem(Statement, Answered):
         solution = None if self._solution is None else self._solution.detached()
         source = None if self._source is None else self._source.detached()
         return {
-            "stated": self._stated, "solution": solution, "source": source, "boxes": self._boxes, "given": self._given
+            "stated": self._stated, "solution": solution, "source": source, "boxes": self._boxes, "given": self._given,
+            "leaves": [box.leaves() for box in self._boxes],
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        for box, leaves in zip(state["boxes"], state.pop("leaves"), strict=True):
+            box.require_leaves(leaves)
         self._set(**state)
         renew_ids(self._stated, *([] if self._source is None else [self._source.problem]))
 

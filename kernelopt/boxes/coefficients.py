@@ -89,7 +89,7 @@ def row_names(A: FeatureMatrix) -> list[Hashable]:
     """For each row of A a name that is equal for equal rows at points, and for rows of equal functions."""
     if A.function is not None:
         return [(A.fingerprint(), row) for row in range(len(A))]
-    return [x.tobytes() for x in A.X + 0.0]
+    return [x.tobytes() for x in A._X + 0.0]
 
 
 def coefficients(found: Parts) -> dict[Hashable, Array]:
@@ -168,7 +168,7 @@ def trial(found: Parts, affine: Mapping[Hashable, Array], unit: float) -> tuple[
     for node, u in found.predictions:
         A, theta = node.data.A, node.data.theta
         columns = []
-        names = None if A.function is None and np.array_equal(A.X, P) else row_names(A)
+        names = None if A.function is None and np.array_equal(A._X, P) else row_names(A)
         for output in range(theta.outputs or 1):
             if names is None:
                 columns.append(values_at_points(Moving(theta, A.order, output)))

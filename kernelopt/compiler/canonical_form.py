@@ -374,7 +374,7 @@ def _stack(
     """
     blocks = {p.data.fingerprint: p.data.A for p in nodes}
     shifts = {n.fingerprint(): n.view.shift for n in norms if n.view.shift is not None}
-    at_points = {k: A.X for k, A in blocks.items() if A.function is None}
+    at_points = {k: A._X for k, A in blocks.items() if A.function is None}
     functions = {k: A.function for k, A in blocks.items() if A.function is not None} | shifts
     has_fitted = any(not f._kernel.parameters() for f in functions.values())
     functions = {k: f._at_present() for k, f in functions.items()}

@@ -63,7 +63,7 @@ class ExplicitSource:
             return np.zeros(self.variable.shape)
         row_of = {}
         for Phi, A in self.features:
-            row_of.update({x.tobytes(): Phi[i] for i, x in enumerate(A.X)})
+            row_of.update({x.tobytes(): Phi[i] for i, x in enumerate(A._X)})
         theta: Array = np.array([row_of[x.tobytes()] for x in f.centers]).T @ f.coefficients
         return theta
 
@@ -125,7 +125,7 @@ def _checked_features(variable: cp.Variable, features: Features) -> tuple[tuple[
     for _, A in pairs[1:]:
         if A.kernel != kernel:
             raise RepresenterError(f"Expected feature matrices of one kernel; got {kernel!r} and {A.kernel!r}.")
-    Phi, X = np.concatenate([p for p, _ in pairs]), np.concatenate([A.X for _, A in pairs])
+    Phi, X = np.concatenate([p for p, _ in pairs]), np.concatenate([A._X for _, A in pairs])
     length = np.sqrt(np.einsum("ij,ij->i", Phi, Phi))
     step = max(1, BLOCK_BYTES // (8 * len(Phi)))
     for i in range(0, len(Phi), step):

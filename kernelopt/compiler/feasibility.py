@@ -208,7 +208,7 @@ def _copies(form: CanonicalForm, data: ConicForm, bounded: Array) -> tuple[Canon
     rest[data.linked] = False
     if rest.any():
         parts.append(_place(np.flatnonzero(rest), n) @ cp.Variable(int(rest.sum())))
-    x = sum(parts[1:], parts[0])
+    x = sum(parts[1:], parts[0]) if parts else cp.Constant(np.zeros(n))  # none, where θ = 0 is all that there is
     return CanonicalForm(form.outer, tuple(predictions), tuple(norms)), x, ordered
 
 

@@ -330,7 +330,8 @@ class Convex(Work):
             self._take_zero()
         if failure is not None and self.best is None and not (over or self.claims) and self.status not in NOTHING:
             raise failure if len(self.solvers) == 1 or isinstance(failure, MemoryLimitError) else self._broken(failure)
-        if self.best is not None and self.status is None and diagnosis.may_be_unbounded(task):
+        stopped = self.best is not None and self.best.answer.interrupted
+        if self.best is not None and self.status is None and not stopped and diagnosis.may_be_unbounded(task):
             assert task.data is not None
             self.status = Status.UNBOUNDED if diagnosis.has_ray(task, task.data) else None
         if self.is_unbounded:

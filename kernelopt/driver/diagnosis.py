@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite, nan
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +20,9 @@ from kernelopt.compiler.conic_form import ConicForm
 from kernelopt.compiler.feasibility import Question
 from kernelopt.compiler.iterate import Iterate, in_columns
 from kernelopt.compiler.outer import Outer, outer_of
+from kernelopt.compiler.projection import ROUNDING
 from kernelopt.compiler.representer import Reduction
+from kernelopt.compiler.residuals import relative_violation
 from kernelopt.compiler.separable import Separable
 from kernelopt.compiler.terms import LogSumExp
 from kernelopt.driver.strategy import Task
@@ -68,6 +71,8 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None, feasible_only: 
     that it is infeasible; with `feasible_only`, it is not asked whether the problem is bounded."""
     if clock.seconds_left() <= 0:  # the cone data alone may take seconds
         return Diagnosis()
+    if any(_is_false(constraint) for constraint in task.reduction.form.outer.constraints):
+        return Diagnosis(Status.INFEASIBLE)
     form, data = task.reduction.form, outer.form
     # Rows that contradict each other are looked for first: this needs no kernel values, and holds for every rank.
     found = _least_violation(task, feasibility.phase_one_of_rows(form, data))
@@ -85,6 +90,11 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None, feasible_only: 
     if not found.violation <= RAY_FEASIBILITY**2:
         return Diagnosis(None, found.guides)
     return Diagnosis(Status.UNBOUNDED if has_ray(task, outer) else None, found.guides)
+
+
+def _is_false(constraint: Any) -> bool:
+    """Whether a constraint of numbers alone, as is left where θ = 0, does not hold, by more than rounding."""
+    return not constraint.variables() and relative_violation(constraint, {}, {}) > ROUNDING
 
 
 def guides_of(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:

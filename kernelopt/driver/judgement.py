@@ -106,7 +106,8 @@ def judged(
         inverted = replace(inverted, solution=solution, point=point)
     for theta, function in inverted.solution.functions.items():
         function._distance = found.certificate.distance.get(theta)
-    outcome = _with_status(task, best, inverted, found.certificate, diagnose, known)
+    asked = Diagnosis if stopped else diagnose  # an answer that was interrupted is handed over at once
+    outcome = _with_status(task, best, inverted, found.certificate, asked, known)
     guides = guides_of(reduction, found.own) if outcome.solution.certificate is not None else {}
     return replace(outcome, guides=guides, interrupted=stopped)
 

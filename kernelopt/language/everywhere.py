@@ -9,7 +9,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 
-from kernelopt.errors import DataError
+from kernelopt.errors import DataError, KernelOptError
 from kernelopt.kernels.domains import real_array
 from kernelopt.language.symbol import PointSymbol
 from kernelopt.support.checks import shown
@@ -61,6 +61,20 @@ class Everywhere:
                 f"column{'' if count == 1 else 's'}. Its corners have one number per column, such as [0, 0] and [1, 1]."
             )
             raise
+
+    def leaves(self) -> list[Any]:
+        """The θ and variables that g uses."""
+        return list(self._stated(self.grid()).variables())
+
+    def require_leaves(self, leaves: list[Any]) -> None:
+        """Raise KernelOptError where a copy's g does not use the copies of what it used."""
+        known = {id(leaf) for leaf in leaves}
+        if {id(leaf) for leaf in self.leaves()} != known:
+            raise KernelOptError(
+                "Expected a function g of ko.everywhere that is copied together with the θ and variables that it uses; "
+                "this one, as Python functions do, uses those of the problem that was copied or pickled. State the "
+                "problem again, or give g as an object that has them among its attributes."
+            )
 
     @property
     def binding(self) -> Array | None:

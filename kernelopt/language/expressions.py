@@ -144,10 +144,10 @@ class ThetaExpression:
             prediction = prediction @ self._right
         if self._shift is None:
             return prediction
-        if is_stand_in(A.X):
+        if is_stand_in(A._X):
             return prediction - PointSymbol(prediction.shape, False)
         # f₀ is data: its values at the points, or its inner products with the function whose row A is.
-        return prediction - (self._shift._at(A.X, A.order) if A.function is None else A.function.gram(self._shift))
+        return prediction - (self._shift._at(A._X, A.order) if A.function is None else A.function.gram(self._shift))
 
     def inner(self, f0: Function) -> cp.Expression:
         """f₀ᵀθ for a fitted function f₀ (the Frobenius inner product for several outputs), affine in θ."""
@@ -368,15 +368,15 @@ class Theta(ThetaExpression, metaclass=Hinting):
         Feature matrices that no longer exist do not count.
         """
         check_order(A._names, self._names())
-        columns = self._kernel.domain.columns(A.X)
+        columns = self._kernel.domain.columns(A._X)
         known = [self._kernel.domain.columns(other.X) for other in self._used]
         known += [] if self._value is None else [self._kernel.domain.columns(self._value.centers)]
         if columns is not None and known and known[0] != columns:
             counts = [f"{n} column" if n == 1 else f"{n} columns" for n in (known[0], columns)]
             # Integrals and means have no points of their own.
-            got = f"points of {counts[1]}, shape {A.X.shape}" if len(A.X) else f"boxes or means of {counts[1]}"
+            got = f"points of {counts[1]}, shape {A._X.shape}" if len(A._X) else f"boxes or means of {counts[1]}"
             hint = (
-                "" if len(A.X) else " One box in the plane is [[0, 0]], [[1, 1]]; a vector lists boxes of one column."
+                "" if len(A._X) else " One box in the plane is [[0, 0]], [[1, 1]]; a vector lists boxes of one column."
             )
             raise DataError(f"{self!r} has been used with points of {counts[0]}; got {got}.{hint}")
         self._used.add(A)
@@ -518,7 +518,7 @@ class FeatureMatrix:
             raise DataError(f"Expected a radius ≥ 0, or one for each of the {len(self)} rows; got {radius!r}.")
         if self._function is not None:
             raise DataError("Expected rows at points; a function has no ball around it.")
-        return modulus(self._kernel, self._X, self._order, radii)
+        return self._told(modulus(self._kernel, self._X, self._order, radii))
 
     @classmethod
     def _of_function(cls, f0: Function) -> FeatureMatrix:
@@ -528,7 +528,7 @@ class FeatureMatrix:
     @property
     def X(self) -> Array:
         """The points, read-only."""
-        return self._X
+        return self._told(self._X)
 
     @property
     def kernel(self) -> Kernel:
@@ -552,8 +552,13 @@ class FeatureMatrix:
     def diag(self) -> Array:
         """κ(xᵢ, xᵢ) = ‖F(xᵢ)‖², or the squared norms of functionals, shape (N,)."""
         if self._function is not None:
-            return np.diag(self._function.gram()).copy()
-        return derivative_diagonal(self._kernel, self._X, self._order)
+            return self._told(np.diag(self._function.gram()).copy())
+        return self._told(derivative_diagonal(self._kernel, self._X, self._order))
+
+    def _told(self, numbers: Array) -> Any:
+        """Numbers of the points; a symbol of which nothing is known where these stand for points of a box."""
+        points = self._X if self._function is None else self._function._centers
+        return PointSymbol(numbers.shape, is_affine=False) if is_stand_in(points) else numbers
 
     def __getitem__(self, rows: Any) -> FeatureMatrix:
         """A[rows]: the chosen rows, by slice, mask or indices; A[i] is the matrix of one row i."""

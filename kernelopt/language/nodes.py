@@ -94,7 +94,7 @@ class Prediction(_Unmasked, AffAtom):
     def at(self, f: Function) -> Array:
         """Aθ for a function in place of θ."""
         A = self.data.A
-        return f._at(A.X, A.order) if A.function is None else self._products(A.function, f)
+        return f._at(A._X, A.order) if A.function is None else self._products(A.function, f)
 
     def _products(self, f0: Function, f: Function) -> Array:
         gram = f0._gram_with(f)

@@ -355,7 +355,7 @@ def _frozen(expression: Any, points: Points, is_function: bool) -> Any:
     if isinstance(expression, Prediction):
         A = expression.data.A
         if A.function is None and not A.order:
-            place = _place(A.X, points, A.kernel.rows, is_function)
+            place = _place(A._X, points, A.kernel.rows, is_function)
             if place is not None:
                 return _Points(expression.data.theta.value, *place)
     if isinstance(expression, cp.Constant) and expression.ndim == 2 and not sp.issparse(expression.value):

@@ -286,11 +286,12 @@ def quietly_compiled(problem: cp.Problem, solver: str, **options: Any) -> Any:
 def _without_values(variables: Iterable[cp.Variable], made: Callable[[], Any]) -> Any:
     """What is made, where need be while variables have no values.
 
-    Some graph forms of cvxpy's start from values where there are some: those of a sum of the 2.5 largest ones fail.
+    Some graph forms of cvxpy's start from values where there are some: those of a sum of the 2.5 largest ones fail, and
+    of the largest entries of a matrix.
     """
     try:
         return made()
-    except TypeError:
+    except (TypeError, ValueError, IndexError):
         present = [(variable, variable._value) for variable in variables if variable._value is not None]
         if not present:
             raise

@@ -169,3 +169,17 @@ def test_a_solver_that_finds_no_point_asks_for_one_only(monkeypatch):
     assert work.status is None and work.diagnosed is not None
     with pytest.raises(pytest.fail.Exception, match="a ray"):
         work._diagnose()
+
+
+@pytest.mark.parametrize("bound", [lambda t: ko.norm(t) <= 0, lambda t: ko.sum_squares(t) <= 0])
+@pytest.mark.parametrize("constraint", [lambda f: f >= 1, lambda f: f[0] == 1, lambda f: cp.norm(f - 1) <= 0.5])
+def test_constraints_that_zero_does_not_meet(bound, constraint):
+    """Where ‖θ‖ ≤ 0 nothing is left to move: the other constraint is one of numbers."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(f - 1))), [bound(theta), constraint(f)])
+    problem.solve()
+    assert problem.status == "infeasible"
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(f - 1))), [bound(theta), f <= 1])
+    problem.solve()
+    assert problem.status == "optimal" and problem.value == pytest.approx(len(X))

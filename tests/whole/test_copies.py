@@ -13,6 +13,7 @@ import pytest
 from sklearn.datasets import make_moons
 
 import kernelopt as ko
+from kernelopt.errors import KernelOptError
 
 X = np.linspace(0, 6, 40)[:, None]
 Y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
@@ -185,3 +186,29 @@ def test_copies_check_labels_and_counts(how, loss, good, bad):
         labels.value = np.full(len(X), bad)
         with pytest.raises(ko.errors.DataError, match="Expected (labels|counts)"):
             one.solve()
+
+
+class Below:
+    """θ + b ≤ .5, with θ and b as attributes."""
+
+    def __init__(self, theta, b):
+        self.theta, self.b = theta, b
+
+    def __call__(self, P):
+        return self.theta(P) + self.b <= 0.5
+
+
+@pytest.mark.parametrize("how", ["pickle", "deepcopy"])
+def test_a_copy_keeps_its_box(how):
+    """A function would go on to constrain the θ of the original; an object is copied with its θ."""
+    X = np.linspace(0, 1, 12)[:, None]
+    y = np.sin(6 * X[:, 0])
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.3)), cp.Variable()
+    objective = cp.Minimize(cp.sum_squares(theta(X) + b - y) + 0.01 * ko.sum_squares(theta))
+    problem = ko.Problem(objective, [ko.everywhere(lambda P: theta(P) + b <= 0.5, 0, 1)])
+    assert problem.solve() > 0.5
+    with pytest.raises((KernelOptError, AttributeError, pickle.PicklingError)):
+        COPIES[how](problem)
+    assert copy.copy(problem).solve() == pytest.approx(problem.value, abs=1e-6)
+    named = ko.Problem(objective, [ko.everywhere(Below(theta, b), 0, 1)])
+    assert COPIES[how](named).solve() == pytest.approx(problem.value, abs=1e-5)
