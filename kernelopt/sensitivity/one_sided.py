@@ -19,6 +19,7 @@ from typing import NamedTuple
 import cvxpy as cp
 import numpy as np
 
+from kernelopt.errors import KernelOptError
 from kernelopt.sensitivity import active, solution_map
 from kernelopt.sensitivity.degenerate import Degenerate, degenerate
 from kernelopt.sensitivity.directional import least, side
@@ -92,6 +93,7 @@ class OneSided:
         """Both derivatives of a criterion by each parameter, by id."""
         adjoint = derivative.adjoint
         assert adjoint is not None
+        self._require_determined(parameters)
         if self.at.is_regular:
             return {p.id: _both(derivative.of_parameters.get(p.id)) for p in parameters}
         r, known = self._adjoint(derivative)
@@ -115,15 +117,60 @@ class OneSided:
         return found
 
     def of_value(self, derivative: Derivative, parameters: list[cp.Parameter]) -> dict[int, Sides]:
-        """Both derivatives of the optimal value: multipliers that are not unique alone make them differ."""
+        """Both derivatives of the optimal value: they differ where multipliers, or what a parameter acts on, are not
+        unique."""
+        self._require_determined(parameters)
         found = {}
         for p in parameters:
             g, sizes = derivative.of_parameters.get(p.id, (np.zeros(p.shape), np.zeros(p.shape)))
+            if len(loose := self._costless(p)):
+                found[p.id] = Sides(None, self.at.owners[loose])
+                continue
             if self.at.N.shape[1] and p.id in derivative.of_parameters:
                 found[p.id] = self._sides_of_value(p, g, sizes)
             else:
                 found[p.id] = _both((g, sizes))
         return found
+
+    def _require_determined(self, parameters: list[cp.Parameter]) -> None:
+        """Raise KernelOptError for a parameter that acts on what the optimum leaves open: with n of Kn = 0, nᵀ∂R ≠ 0.
+
+        The optimum then jumps as the parameter changes, and its value has a kink.
+        """
+        for p in parameters:
+            g, sizes = self._of_flat.get(p.id, (np.zeros(1), np.zeros(1)))
+            if np.any(np.abs(g) > solution_map.MOVED * float(np.max(sizes, initial=0.0))):
+                raise KernelOptError(
+                    f"Expected an optimum that is unique in all that {p.name()} acts on; this one can move at no cost, "
+                    "as an intercept can whose rows are all on linear stretches, and moves with the sign of a change. "
+                    "Add a small penalty of the free variables, such as 1e-6·cp.square(b)."
+                )
+
+    @cached_property
+    def _of_flat(self) -> ByParameter:
+        """nᵀ∂R for a random n of Kn = 0, what no answer of a random right-hand side explains; empty without one."""
+        system, rng = self.found.system, np.random.default_rng(4)
+        x, y = np.zeros(system.H.shape[0]), np.concatenate([np.arange(0), *self.found.data.y]).astype(int)
+        x[y] = rng.normal(size=len(y))  # auxiliary columns that nothing determines are none of the optimum
+        probe = Move(tuple(rng.normal(size=s.w.shape) for s in system.spans), x, np.zeros(system.J.shape[0]))
+        answer, left = system.solve(probe)
+        if left <= solution_map.REGULAR:
+            return {}
+        image = system.times(answer)
+        parts = [*(a - b for a, b in zip(probe.w, image.w, strict=True)), probe.x - image.x]
+        least = ROUNDED * max(float(np.abs(part).max(initial=0.0)) for part in parts)
+        *w, x = (np.where(np.abs(part) > least, part, 0.0) for part in parts)
+        return solution_map.along(self.found, system, Move(tuple(w), x, probe.zeta), self.chosen)
+
+    def _costless(self, p: cp.Parameter) -> Ints:
+        """The ways to leave that cost nothing, at which the parameter acts on what moves."""
+        ways = self.at.weak
+        if not len(ways) or len(ways) > MOST:
+            return ways
+        R, E = self._answers(ways, p)
+        lengths = np.array([self._responses[way].length for way in ways.tolist()])
+        cost = np.abs(np.sum(self.at.V[:, ways].toarray() * R, axis=0))
+        return ways[(cost <= COSTLESS * self._stiffest * lengths**2) & E.any(axis=1)]
 
     def _sides_of_value(self, p: cp.Parameter, g: Array, sizes: Array) -> Sides:
         c = self._shift(p)

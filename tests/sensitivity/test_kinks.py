@@ -376,3 +376,29 @@ def test_sides_where_the_optimum_is_not_unique():
     found = ko.gradient(problem, cp.sum(f(np.array([[1.3], [-0.4]]))), [bound, radius])
     assert not found.is_differentiable
     assert found.one_sided[bound] in (None, pytest.approx((0.0, 0.0), abs=1e-6))
+
+
+def test_a_value_whose_optimum_is_not_unique():
+    """Two labels of each class: the intercept of a support vector machine is free between two kinks, so that a weight
+    of one class changes the value at other rates to both sides. λ does not act on what is free."""
+    X, labels = np.array([[-0.2], [0.2], [-0.1], [0.1]]), np.array([1.0, 1, -1, -1])
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+    w, lam = cp.Parameter(nonneg=True, value=1.0), cp.Parameter(nonneg=True, value=5.0)
+    losses = cp.pos(1 - cp.multiply(labels, theta(X) + b))
+    problem = ko.Problem(cp.Minimize(w * cp.sum(losses[:2]) + cp.sum(losses[2:]) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    with pytest.raises(KernelOptError, match="unique in all that"):
+        ko.gradient(problem, problem.objective, [w])
+    found = ko.gradient(problem, problem.objective, [lam])
+    assert found.is_differentiable and found[lam] == pytest.approx(ko.sum_squares(theta).value, abs=1e-9)
+
+
+def test_a_weight_of_0_that_decides_between_optima():
+    """b + u₀ is the same for all optima at p = 0; which of them the limit p → 0 chooses decides its derivative."""
+    X = np.array([[0.0], [1.0], [2.0]])
+    theta, b, u, p = ko.Theta(KERNEL), cp.Variable(), cp.Variable(3), cp.Parameter(nonneg=True, value=0.0)
+    objective = cp.sum_squares(np.array([1.0, -0.5, 2.0]) - theta(X) - b - u) + p * cp.norm1(u) + 2 * ko.norm(theta)
+    problem = ko.Problem(cp.Minimize(objective))
+    problem.solve()
+    with pytest.raises(KernelOptError, match="unique in all that"):
+        ko.gradient(problem, b + u[0], [p])
