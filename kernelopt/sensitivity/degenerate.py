@@ -93,7 +93,8 @@ class Degenerate:
 def degenerate(found: Optimum) -> Degenerate:
     """The constraints of an optimum that may change, held."""
     data = found.data
-    near = active.near(data, found.faces, data.b - data.A @ found.x, found.z, found.units).without(found.tight)
+    units = _unit_of_variables(found), found.units[1]
+    near = active.near(data, found.faces, data.b - data.A @ found.x, found.z, units).without(found.tight)
     held, is_larger = found, bool(len(np.setdiff1d(near.rows, found.equations.rows)) or near.cones)
     if is_larger:
         held = replace(found, equations=active.equations(data, near.faces, found.x, found.z), faces=near.faces)
@@ -122,6 +123,14 @@ def degenerate(found: Optimum) -> Degenerate:
         not is_whole or bool(np.any(takes_part & rows.conic)),
         np.concatenate([near.undecided, tiny]).astype(int),
     )  # fmt: skip
+
+
+def _unit_of_variables(found: Optimum) -> float:
+    """The largest prediction or variable, where that is small beside constants: predictions of 1e-3 beside the 1 of
+    hinge losses leave slacks of 1e-6 that say something."""
+    columns = np.concatenate([np.arange(0), *found.data.u, *found.data.y]).astype(int)
+    size = float(np.abs(found.x[columns]).max(initial=0.0))
+    return min(found.units[0], size) if size > 0 else found.units[0]
 
 
 def dependencies(system: System, some: Ints) -> tuple[Array, bool]:

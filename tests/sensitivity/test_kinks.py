@@ -402,3 +402,25 @@ def test_a_weight_of_0_that_decides_between_optima():
     problem.solve()
     with pytest.raises(KernelOptError, match="unique in all that"):
         ko.gradient(problem, b + u[0], [p])
+
+
+@pytest.mark.parametrize("seed", [28, 36])
+def test_predictions_that_are_small_beside_constants(seed):
+    """Losses of 1 ± 1e-6 are apart where predictions are 1e-3: neither is at the kink of the other."""
+    rng, n = np.random.default_rng(seed), 18
+    X = rng.uniform(-2, 2, (n, 1))
+    labels = np.where(np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
+    labels[:2] = 1, -1
+    theta, b, a = ko.Theta(ko.kernels.Gaussian(sigma=1.5)), cp.Variable(), cp.Parameter(value=0.3)
+    tilt = 0.1 * rng.normal(size=n)
+    losses = cp.pos(1 - cp.multiply(labels, theta(X) + b))
+    objective = cp.cvar(losses, 0.7) + 0.45 * ko.sum_squares(theta) + a * (tilt @ theta(X))
+    problem = ko.Problem(cp.Minimize(objective))
+    problem.solve()
+    criterion = rng.normal(size=4) @ theta(rng.uniform(-2, 2, (4, 1)))
+    found, values = ko.gradient(problem, criterion, [a]), []
+    for a.value in (0.297, 0.303):
+        problem.solve(tol=1e-9)
+        values.append(ko.gradient(problem, criterion, [a]).value)
+    assert found.is_differentiable
+    assert found.one_sided[a] == pytest.approx(2 * ((values[1] - values[0]) / 0.006,), rel=1e-4)
