@@ -93,8 +93,8 @@ class Degenerate:
 def degenerate(found: Optimum) -> Degenerate:
     """The constraints of an optimum that may change, held."""
     data = found.data
-    units = _unit_of_variables(found), found.units[1]
-    near = active.near(data, found.faces, data.b - data.A @ found.x, found.z, units).without(found.tight)
+    sizes = _unit_of_variables(found), found.units[1]
+    near = active.near(data, found.faces, data.b - data.A @ found.x, found.z, sizes).without(found.tight)
     held, is_larger = found, bool(len(np.setdiff1d(near.rows, found.equations.rows)) or near.cones)
     if is_larger:
         held = replace(found, equations=active.equations(data, near.faces, found.x, found.z), faces=near.faces)
