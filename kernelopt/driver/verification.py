@@ -471,10 +471,9 @@ def _explicit_original(source: ExplicitSource, value: float, found: Certificate 
 def compared(  # noqa: PLR0917
     name: str, value: float, optimum: float, found: Certificate | None, tol: float, least: float = 0.0
 ) -> Check:
-    """Whether two optima are equal, relative to P₀ − P, or `least` at least."""
-    unit = abs(optimum) or 1.0
-    if found is not None and found.at_zero is not None:
-        unit = max(abs(found.at_zero - value), 10 * found.floor / tol, least) or 1.0
+    """Whether two optima are equal, relative to P₀ − P, or `least` at least; to P where there is no P₀."""
+    size = abs(found.at_zero - value) if found is not None and found.at_zero is not None else abs(optimum)
+    unit = max(size, 10 * found.floor / tol if found is not None else 0.0, least) or 1.0
     return Check(name, abs(value - optimum) / unit, 10 * tol, f"its optimum is {optimum:.10g}; of P₀ − P")
 
 

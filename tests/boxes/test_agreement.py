@@ -255,3 +255,32 @@ def test_lists_of_computed_numbers_are_code(by):
     )
     problem.solve()
     assert problem.status == "optimal_inaccurate" and ASSUMED in str(problem.certificate)
+
+
+LINEAR = ko.kernels.Linear()
+READ_BACK = {
+    "points": lambda t, P: ko.FeatureMatrix(P, GAUSSIAN).X[:, 0],
+    "points of a prediction": lambda t, P: t(P).data.A.X[:, 0],
+    "lengths": lambda t, P: np.linalg.norm(ko.FeatureMatrix(P, LINEAR).X, axis=1),
+    "diagonal": lambda t, P: ko.FeatureMatrix(P, LINEAR).diag() ** 0.5,
+    "diagonal of combinations": lambda t, P: (np.eye(len(P)) @ ko.FeatureMatrix(P, LINEAR)).diag() ** 0.5,
+    "moduli": lambda t, P: P[:, 0] + 0 * ko.FeatureMatrix(P, GAUSSIAN).derivative(0).modulus(0.1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ_BACK)
+def test_points_that_g_reads_back(name):
+    """A spike that lies between the points of the proof: the numbers are none that code shows."""
+
+    def g(t, P, b):
+        x = READ_BACK[name](t, P)
+        return t(P) + b <= np.where(np.abs(x - 2.4321234) < 1e-6, 0.2, 1.2)
+
+    try:
+        problem, _ = solved(g)
+    except DataError as error:
+        assert "numbers in g" in str(error)
+        return
+    assert any(ASSUMED in text for text in problem.certificate.assumptions)
+    assert problem.status == "optimal_inaccurate"

@@ -563,3 +563,15 @@ def test_an_audited_function_that_misses_an_equation(goal, scale):
     assert found.lower <= optimum <= found.upper and found.relative_gap < 1e-6
     assert found.violation == pytest.approx(3 * abs(scale - 1), rel=1e-2) and not found.is_feasible
     assert "constraints met to" in str(found)
+
+
+@pytest.mark.parametrize("target", [0.5, -1.3, 2.7])
+def test_an_optimum_of_0_without_one_at_0(target):
+    """θ = 0 is infeasible, so that there is no P₀: 1e-15 is no difference from 0."""
+    theta = ko.Theta(ko.kernels.Polynomial(degree=2, offset=1.0))
+    f = theta([[1.1, 0.2]])
+    constraints = [ko.norm(theta) <= 2, cp.sum_squares(target - f) <= 0.5 * target**2]
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(target - f))), constraints)
+    problem.solve()
+    assert problem.status == "optimal" and abs(problem.value) < 1e-12
+    assert problem.verify().passed
