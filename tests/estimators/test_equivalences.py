@@ -106,7 +106,7 @@ difference, relative to the largest prediction, is at most 1e-6. `TOL` is 1e-10,
 
 The defaults and conventions differ as follows:
 
-- `gamma="scale"` uses the weights of rows here. scikit-learn ignores them.
+- `gamma="scale"` uses the weights of rows here, also those of classes. scikit-learn ignores them.
 - `coef0` is 1 by default here, and 0 in `SVC`.
 - Several classes are fitted one against the rest here. `SVC` fits pairs.
 - scikit-learn's `KernelRidge` has a linear kernel by default, and no intercept.

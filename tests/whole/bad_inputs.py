@@ -216,7 +216,10 @@ ROWS = {
     "21": ("a kernel matrix larger than the memory", "`MemoryLimitError` before it is allocated"),
     "22": ("a limit of iterations or time", "`user_limit` or `optimal_inaccurate`, with bounds that hold"),
     "24": ("one problem solved from several threads", "one solve after the other; all get the optimum"),
-    "25": ("copies and pickles of solved problems and estimators", "work, with the same predictions"),
+    "25": (
+        "copies and pickles of solved problems and estimators",
+        "work, with the same predictions; deep copies with `ko.everywhere` need a `g` that is copied, not a function",
+    ),
     "26": ("a kernel with a lambda, saved to a file", "`KernelError` with the reason; by a name it works"),
     "27": ("a forged file", "`FormatError`, in bounded memory"),
     "28": ("the same data twice", "the same bits"),
