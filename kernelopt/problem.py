@@ -100,14 +100,13 @@ class Problem(Statement, Answered):
         """The stated problem and its answer. Compiled stages and solvers are made again when they are needed."""
         solution = None if self._solution is None else self._solution.detached()
         source = None if self._source is None else self._source.detached()
+        for box in self._boxes:
+            box._remember_leaves()
         return {
-            "stated": self._stated, "solution": solution, "source": source, "boxes": self._boxes, "given": self._given,
-            "leaves": [box.leaves() for box in self._boxes],
+            "stated": self._stated, "solution": solution, "source": source, "boxes": self._boxes, "given": self._given
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for box, leaves in zip(state["boxes"], state.pop("leaves"), strict=True):
-            box.require_leaves(leaves)
         self._set(**state)
         renew_ids(self._stated, *([] if self._source is None else [self._source.problem]))
 
@@ -304,6 +303,8 @@ class Problem(Statement, Answered):
         factor_options(tol)
         self._require_parameter_values()
         self._require_exchangeable(options["certify"])
+        for box in self._boxes:
+            box._require_own_leaves()
         boxes = [(box, bend.structure(box)) for box in self._boxes]
         ordinary = [c for c in self._given if not isinstance(c, Everywhere)]
         if not options["warm_start"]:
@@ -557,6 +558,8 @@ class Problem(Statement, Answered):
     def _proofs(self) -> list[Check]:
         """For each box the proven least value, from cells of another partition."""
         found = []
+        for box in self._boxes:
+            box._require_own_leaves()
         for box in self._boxes:
             made = bend.structure(box)
             least = exchange.look(box, made, parts=exchange.OTHER_PARTS)

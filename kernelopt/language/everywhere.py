@@ -39,6 +39,7 @@ class Everywhere:
         self.least: float | None = None
         self.points: Array | None = None
         self.dual_value: Array | None = None
+        self._leaves: list[Any] | None = None
 
     def grid(self, halvings: int = 0) -> Array:
         """The points at first: a coarse grid, whose steps are halved some times."""
@@ -62,18 +63,18 @@ class Everywhere:
             )
             raise
 
-    def leaves(self) -> list[Any]:
-        """The θ and variables that g uses."""
-        return list(self._stated(self.grid()).variables())
+    def _remember_leaves(self) -> None:
+        """Keep the θ and variables that g uses: a deep copy has copies of them."""
+        self._leaves = list(self._stated(self.grid()).variables())
 
-    def require_leaves(self, leaves: list[Any]) -> None:
-        """Raise KernelOptError where a copy's g does not use the copies of what it used."""
-        known = {id(leaf) for leaf in leaves}
-        if {id(leaf) for leaf in self.leaves()} != known:
+    def _require_own_leaves(self) -> None:
+        """Raise KernelOptError where the g of a copy uses other θ and variables than the copies of what it used."""
+        used = {id(leaf) for leaf in self._stated(self.grid()).variables()} if self._leaves is not None else set()
+        if used != {id(leaf) for leaf in self._leaves or ()}:
             raise KernelOptError(
                 "Expected a function g of ko.everywhere that is copied together with the θ and variables that it uses; "
-                "this one, as Python functions do, uses those of the problem that was copied or pickled. State the "
-                "problem again, or give g as an object that has them among its attributes."
+                "this one, as Python functions do, uses those of the problem that was copied or pickled. To solve again, "
+                "state the problem again, or give g as an object that has them as attributes; answers can be read."
             )
 
     @property

@@ -218,7 +218,7 @@ ROWS = {
     "24": ("one problem solved from several threads", "one solve after the other; all get the optimum"),
     "25": (
         "copies and pickles of solved problems and estimators",
-        "work, with the same predictions; deep copies with `ko.everywhere` need a `g` that is copied, not a function",
+        "work, with the same predictions; to solve one with `ko.everywhere` again, `g` has to be copied, too",
     ),
     "26": ("a kernel with a lambda, saved to a file", "`KernelError` with the reason; by a name it works"),
     "27": ("a forged file", "`FormatError`, in bounded memory"),

@@ -208,7 +208,7 @@ def test_a_copy_keeps_its_box(how):
     problem = ko.Problem(objective, [ko.everywhere(lambda P: theta(P) + b <= 0.5, 0, 1)])
     assert problem.solve() > 0.5
     with pytest.raises((KernelOptError, AttributeError, pickle.PicklingError)):
-        COPIES[how](problem)
+        COPIES[how](problem).solve()
     assert copy.copy(problem).solve() == pytest.approx(problem.value, abs=1e-6)
     named = ko.Problem(objective, [ko.everywhere(Below(theta, b), 0, 1)])
     assert COPIES[how](named).solve() == pytest.approx(problem.value, abs=1e-5)
