@@ -73,7 +73,7 @@ class Everywhere:
         if used != {id(leaf) for leaf in self._leaves or ()}:
             raise KernelOptError(
                 "Expected a function g of ko.everywhere that is copied together with the θ and variables that it uses; "
-                "this one, as Python functions do, uses those of the problem that was copied or pickled. To solve again, "
+                "this one, as Python functions do, uses those of the problem that was copied. To solve again, "
                 "state the problem again, or give g as an object that has them as attributes; answers can be read."
             )
 
