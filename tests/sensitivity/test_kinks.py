@@ -424,3 +424,22 @@ def test_predictions_that_are_small_beside_constants(seed):
         values.append(ko.gradient(problem, criterion, [a]).value)
     assert found.is_differentiable
     assert found.one_sided[a] == pytest.approx(2 * ((values[1] - values[0]) / 0.006,), rel=1e-4)
+
+
+@pytest.mark.parametrize(("seed", "slopes"), [(30, (0.0, -0.5)), (0, (-0.5, -0.5)), (9, (0.5, -0.5))])
+def test_a_value_by_the_tilt_of_a_median(seed, slopes):
+    """With θ = 0 it is min Σ|y − b| + pb. An optimum at the end of those of an even number of targets is not unique
+    either, though none of its rows is on a stretch: that has no derivative, and one within is refused."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(int(rng.choice([2, 4, 6])), 1))
+    y, b, p = np.round(2 * rng.normal(size=len(X))) / 2, cp.Variable(), cp.Parameter(value=0.0)
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.sum(cp.abs(y - theta(X) - b)) + p * b + 50 * ko.norm(theta)))
+    problem.solve()
+    if seed == 9:
+        with pytest.raises(KernelOptError, match="unique"):
+            ko.gradient(problem, problem.objective, [p])
+        return
+    found = ko.gradient(problem, problem.objective, [p])
+    assert found.is_differentiable == (slopes[0] == slopes[1])
+    assert float(found[p]) == pytest.approx(float(b.value), abs=1e-6)
