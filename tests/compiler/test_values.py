@@ -74,3 +74,20 @@ def test_a_sign_that_is_only_declared_is_no_bound():
     bounded = ko.Problem(cp.Minimize(declared + 0.1 * ko.sum_squares(theta)))
     bounded.solve()
     assert bounded.certificate.of_terms is None and bounded.status == "optimal" and bounded.value < 0
+
+
+WEIGHTS = {"decreasing": [3.0, 2.5, 1.0, 0.5, 0.1], "signed": [1.0, -2.0, 0.5, 0.0, -1.0], "few": [2.0, 1.0]}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_sorted_entries_with_weights(name):
+    """dotsort is a sum of sums of largest entries; beside plain cvxpy, and proven."""
+    points, y, w = np.linspace(0, 2, 5)[:, None], np.array([1.0, -0.5, 2.0, 0.3, -1.0]), np.array(WEIGHTS[name])
+    kernel, theta = ko.kernels.Gaussian(sigma=0.7), ko.Theta(ko.kernels.Gaussian(sigma=0.7))
+    problem = ko.Problem(cp.Minimize(cp.dotsort(theta(points) - y, w) + 0.5 * ko.sum_squares(theta)))
+    problem.solve()
+    v = cp.Variable(5)
+    B = np.linalg.cholesky(kernel(points))
+    known = cp.Problem(cp.Minimize(cp.dotsort(B @ v - y, w) + 0.5 * cp.sum_squares(v))).solve(solver="CLARABEL")
+    assert problem.status == "optimal" and problem.value == pytest.approx(known, abs=1e-6)
+    assert all(attempt.solver == "INTERIOR_POINT" for attempt in problem.solver_stats.attempts)
