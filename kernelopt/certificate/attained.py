@@ -28,6 +28,9 @@ from kernelopt.support.singular import singular_values
 from kernelopt.support.types import Array
 
 LEAST = 2.0**-537  # the root of the least double
+# Times the sizes of arguments: constants of stretches that begin farther off are no numbers of the value. Those of
+# squares up to there are 1e6 times its size, of which rounding is 1e-8 in terms of NOTHING.
+REACH = 1e3
 MET = 1e-12  # relative to the sizes of a constraint's terms: violations up to this count as rounding
 ROUNDINGS = 24  # roundings u per term that `checker.upper` allows for
 MANY = 50  # columns beside θ from which P₀ is that of a sparse program
@@ -184,7 +187,7 @@ def _sizes(pieces: Pieces, x: Array, value: float, data_unit: float) -> tuple[fl
     s, linear = pieces.rows(x), pieces.c * x
     plain, known, inner = float(np.abs(linear).sum()), float(linear.sum()), 0.0
     single, numbers = np.diff(pieces.S.indptr) == 1, pieces.sizes(x) + np.abs(pieces.s0)
-    reach = numbers + data_unit * pieces.sizes(np.ones(pieces.n))
+    reach = REACH * (numbers + data_unit * pieces.sizes(np.ones(pieces.n)))
     for group in pieces.groups:
         w = group.costs
         with np.errstate(all="ignore"):

@@ -37,6 +37,10 @@ DIFFER = 1e-6
 # Of a slack's cost, relative to the largest curvature and the squares of what it moves: below this, it is rounding.
 COSTLESS = 1e-12
 ROUNDED = 1e-9  # relative to the sizes of its terms: an effect of a parameter that is rounding
+# Of a direction in which an optimum is flat, relative to its largest entry: smaller ones are errors of its curvature,
+# as of exponentials, whose multipliers are exact to 1e-7.
+INEXACT = 1e-4
+PASSES = 3  # of what a singular system can't answer: each takes off what the one before left of the rest
 TRIED = 6  # random directions of a parameter with several entries
 ENTRIES = 20  # entries of such a parameter that are also tried one by one
 
@@ -152,15 +156,17 @@ class OneSided:
         system, rng = self.found.system, np.random.default_rng(4)
         x, y = np.zeros(system.H.shape[0]), np.concatenate([np.arange(0), *self.found.data.y]).astype(int)
         x[y] = rng.normal(size=len(y))  # auxiliary columns that nothing determines are none of the optimum
-        probe = Move(tuple(rng.normal(size=s.w.shape) for s in system.spans), x, np.zeros(system.J.shape[0]))
-        answer, left = system.solve(probe)
-        if left <= solution_map.REGULAR:
-            return {}
-        image = system.times(answer)
-        parts = [*(a - b for a, b in zip(probe.w, image.w, strict=True)), probe.x - image.x]
-        least = ROUNDED * max(float(np.abs(part).max(initial=0.0)) for part in parts)
-        *w, x = (np.where(np.abs(part) > least, part, 0.0) for part in parts)
-        return solution_map.along(self.found, system, Move(tuple(w), x, probe.zeta), self.chosen)
+        rest = Move(tuple(rng.normal(size=s.w.shape) for s in system.spans), x, np.zeros(system.J.shape[0]))
+        for _ in range(PASSES):
+            answer, left = system.solve(rest)
+            if left <= solution_map.REGULAR:
+                return {}
+            image = system.times(answer)
+            w = tuple(a - b for a, b in zip(rest.w, image.w, strict=True))
+            rest = Move(w, rest.x - image.x, rest.zeta)
+        least = INEXACT * max(float(np.abs(part).max(initial=0.0)) for part in (*rest.w, rest.x))
+        *parts, x = (np.where(np.abs(part) > least, part, 0.0) for part in (*rest.w, rest.x))
+        return solution_map.along(self.found, system, Move(tuple(parts), x, rest.zeta), self.chosen)
 
     def _costless(self, p: cp.Parameter) -> Ints:
         """The ways to leave that cost nothing, at which the parameter acts on what moves."""

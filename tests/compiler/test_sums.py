@@ -484,3 +484,16 @@ def test_lines_far_below_others_are_no_rounding(far):
     problem.solve()
     right = problem.value == pytest.approx(6.284252711703633, rel=1e-6)
     assert problem.status == "optimal_inaccurate" or (right and problem.certificate.relative_gap < 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_optimum_of_0_beside_equations(seed):
+    """What the value is computed from counts to a thousand times the data: 1e-21 · 1 in an equation is rounding."""
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(0, 5, (8, 1))
+    y, theta, b = np.sin(points[:, 0]), ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    f = theta(points) + b
+    objective = cp.sum(cp.pos(cp.abs(y - f) - 2.1)) + 0.2 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [cp.norm1(f) <= 0.0])
+    problem.solve()
+    assert problem.status == "optimal"

@@ -443,3 +443,16 @@ def test_a_value_by_the_tilt_of_a_median(seed, slopes):
     found = ko.gradient(problem, problem.objective, [p])
     assert found.is_differentiable == (slopes[0] == slopes[1])
     assert float(found[p]) == pytest.approx(float(b.value), abs=1e-6)
+
+
+def test_parameters_that_do_not_act_on_what_is_free():
+    """No loss changes with b; λ acts on ‖θ‖² alone, which is unique, up to errors of the curvature of exponentials."""
+    X, theta, b = np.linspace(0, 5, 6)[:, None], ko.Theta(KERNEL), cp.Variable()
+    lam, r = cp.Parameter(pos=True, value=0.01), np.sin(X[:, 0]) - theta(X) - b
+    loss = cp.log_sum_exp(r) + cp.log_sum_exp(-r)
+    problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
+    problem.solve()
+    found = ko.gradient(problem, problem.objective, [lam])
+    assert found.is_differentiable
+    assert float(found[lam]) == pytest.approx(ko.sum_squares(theta).value, rel=1e-5)
+    assert ko.gradient(problem, theta(X)[0] - theta(X)[3], [lam]).is_differentiable
