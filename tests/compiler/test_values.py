@@ -91,3 +91,19 @@ def test_sorted_entries_with_weights(name):
     known = cp.Problem(cp.Minimize(cp.dotsort(B @ v - y, w) + 0.5 * cp.sum_squares(v))).solve(solver="CLARABEL")
     assert problem.status == "optimal" and problem.value == pytest.approx(known, abs=1e-6)
     assert all(attempt.solver == "INTERIOR_POINT" for attempt in problem.solver_stats.attempts)
+
+
+def test_the_largest_entries_of_a_matrix_with_values():
+    """cvxpy's form of it begins at values where there are some, and fails for a matrix."""
+    rng = np.random.default_rng(0)
+    points, Y, theta = (
+        rng.normal(size=(2, 1)),
+        rng.normal(size=(2, 2)),
+        ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2),
+    )
+    F = theta(points)
+    loss = cp.sum(cp.huber(Y - F, 0.5)) + cp.sum_largest(cp.abs(Y - F), 2)
+    problem = ko.Problem(cp.Minimize(loss + 0.3 * ko.sum_squares(theta)), [F <= Y + 0.3])
+    for solver in (None, "INTERIOR_POINT", "CLARABEL"):
+        problem.solve(solver=solver)
+        assert problem.status == "optimal" and problem.value == pytest.approx(1.72315, abs=1e-5)
