@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.columns import columns_of_u, columns_of_y
 from kernelopt.compiler.outer import STRUCTURED
 from kernelopt.pieces.elementary import AbsolutePower, PositivePower
 from kernelopt.pieces.extremes import Largest
@@ -49,17 +50,6 @@ def linear_rows(pieces: Pieces, form: CanonicalForm) -> LinearRows | None:
     if any(variable.attributes.get(name) for variable in form.y for name in STRUCTURED):
         return None
     return pieces.once("linear rows", lambda _: _found(pieces, form))
-
-
-def columns_of_y(pieces: Pieces, form: CanonicalForm) -> Ints:
-    """The columns of the user's variables."""
-    known = (pieces.columns.get(variable.id, np.arange(0)) for variable in form.y)
-    return np.concatenate([np.arange(0), *known]).astype(int)
-
-
-def columns_of_u(pieces: Pieces, form: CanonicalForm) -> list[Ints]:
-    """The columns of each u; none where θ has no predictions."""
-    return [np.arange(0) if link.u is None else pieces.columns[link.u.id] for link in form.predictions]
 
 
 def limits(pieces: Pieces, column: int) -> Array:
@@ -106,14 +96,14 @@ def rows_of_zeros(pieces: Pieces, form: CanonicalForm) -> LinearRows | None:
 def _rates(pieces: Pieces, form: CanonicalForm) -> Array | None:
     """ρ with c·x + c₀ = Σ ρᵢsᵢ over rows of piecewise functions, in predictions and variables; None without one."""
     found, S = np.zeros(len(pieces.s0)), pieces.by_columns
-    ours = np.concatenate([columns_of_y(pieces, form), *columns_of_u(pieces, form)]).astype(int)
+    ours = np.concatenate([columns_of_y(pieces, form), columns_of_u(pieces, form)])
     if not pieces.c[ours].any():
         return found
     able = np.zeros(len(pieces.s0), dtype=bool)
     for group in pieces.groups:
         if isinstance(group.family, Piecewise) and group.is_outer:
             able[group.rows[group.costs > 0]] = True
-    for j in np.concatenate([np.arange(0), *columns_of_u(pieces, form)]).astype(int):
+    for j in columns_of_u(pieces, form):
         rows, values = (part[S.indptr[j] : S.indptr[j + 1]] for part in (S.indices, S.data))
         mine = np.flatnonzero(able[rows])
         if pieces.c[j] and len(mine) != 1:
@@ -170,7 +160,7 @@ def _with_functions(pieces: Pieces) -> NDArray[np.bool_]:
 
 def _found(pieces: Pieces, form: CanonicalForm) -> LinearRows:
     ours = np.zeros(pieces.n, dtype=bool)
-    ours[np.concatenate([columns_of_y(pieces, form), *columns_of_u(pieces, form)]).astype(int)] = True
+    ours[np.concatenate([columns_of_y(pieces, form), columns_of_u(pieces, form)])] = True
     others = ~ours
     only = np.bincount(pieces.owners, others[pieces.S.indices] & (pieces.S.data != 0), len(pieces.s0)) == 0
     some, curved = only & (np.diff(pieces.S.indptr) > 0), _with_functions(pieces)

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from kernelopt.compiler import representer, residuals
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.columns import columns_of_each_u, columns_of_u, columns_of_y
 from kernelopt.compiler.iterate import Iterate, in_columns
-from kernelopt.compiler.linear_rows import LinearRows, columns_of_u, columns_of_y, limits, linear_rows, rows_of_zeros
+from kernelopt.compiler.linear_rows import LinearRows, limits, linear_rows, rows_of_zeros
 from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.language.expressions import Theta
@@ -213,7 +214,7 @@ def _terms(  # noqa: PLR0917
     reduction: Reduction, pieces: Pieces, point: Iterate, A: sp.csr_array, b: Array, x: Array
 ) -> Array:
     """|b| + |A||x| for each row. For predictions |x| is at least ‖Bᵢ‖‖v‖, since terms of Bv may cancel."""
-    sizes, of_u = np.abs(x), columns_of_u(pieces, reduction.form)
+    sizes, of_u = np.abs(x), columns_of_each_u(pieces, reduction.form)
     for link, v, columns in zip(reduction.form.predictions, point.v, of_u, strict=True):
         factor = reduction.factors[link.theta]
         if len(columns) and factor.rank:
@@ -235,7 +236,7 @@ def is_met(reduction: Reduction, outer: Outer, point: Iterate, sums: Array | Non
     (A, b, equal), x = rows, in_columns(form, pieces, point)
     terms = _terms(reduction, pieces, point, A, b, x)
     if sums is not None:
-        terms = terms + abs(A[:, np.concatenate([np.arange(0), *columns_of_u(pieces, form)]).astype(int)]) @ sums
+        terms = terms + abs(A[:, columns_of_u(pieces, form)]) @ sums
     s, most = b - A @ x, ROOM * terms
     return bool(np.all(np.where(equal, np.abs(s), -s) <= most))
 
@@ -263,7 +264,7 @@ def is_rounding(reduction: Reduction, outer: Outer, point: Iterate) -> bool:
 
 def _through_factors(reduction: Reduction, pieces: Pieces, A: sp.csc_array) -> Iterable[tuple[int, int, Array]]:
     """(number of the θ, output, A_uB) for each θ and output in A."""
-    of_u = columns_of_u(pieces, reduction.form)
+    of_u = columns_of_each_u(pieces, reduction.form)
     for number, (link, columns) in enumerate(zip(reduction.form.predictions, of_u, strict=True)):
         factor = reduction.factors[link.theta]
         if not len(columns) or not factor.rank:

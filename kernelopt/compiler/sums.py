@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.collecting import Collected, at_most, with_column
+from kernelopt.compiler.columns import columns_of_t, columns_of_u
 from kernelopt.compiler.largest_losses import Inside, inside_of_sums
 from kernelopt.compiler.level_sets import added_epigraphs, added_level_sets, added_lines
 from kernelopt.compiler.separable import Lengths, Separable
@@ -53,7 +54,7 @@ def separated(pieces: Pieces, form: CanonicalForm) -> Separable | None:
     if pieces.cones or not len(columns_of_u(pieces, form)):
         return None
     S = sp.csr_array(pieces.by_columns)
-    on_t = _touched(S, _columns_of_t(pieces, form))
+    on_t = _touched(S, columns_of_t(pieces, form))
     inside = inside_of_sums(pieces, S, on_t)
     found = _with_inside(pieces, form, S, on_t, inside)
     if found is None and inside.groups:  # losses that are entries of several sums, or with several least values
@@ -121,16 +122,6 @@ def _added_constraints(
     return True
 
 
-def _columns_of_t(pieces: Pieces, form: CanonicalForm) -> Ints:
-    return np.concatenate([np.arange(0), *(pieces.columns[norm.t.id] for norm in form.norms)]).astype(int)
-
-
-def columns_of_u(pieces: Pieces, form: CanonicalForm) -> Ints:
-    """The columns of all u."""
-    known = [pieces.columns[link.u.id] for link in form.predictions if link.u is not None]
-    return np.concatenate([np.arange(0), *known]).astype(int)
-
-
 def _touched(S: sp.csr_array, columns: Ints) -> NDArray[np.bool_]:
     """Whether some of the columns stand in each row."""
     some = np.zeros(S.shape[1])
@@ -141,7 +132,7 @@ def _touched(S: sp.csr_array, columns: Ints) -> NDArray[np.bool_]:
 def _assembled(parts: Collected, pieces: Pieces, form: CanonicalForm, base: Array) -> Separable:
     n = pieces.n + len(parts.extra)
     S, costs = sparse.stacked(parts.rows, n), np.append(parts.c, parts.extra)
-    u, t = columns_of_u(pieces, form), _columns_of_t(pieces, form)
+    u, t = columns_of_u(pieces, form), columns_of_t(pieces, form)
     used = costs != 0
     used[S.indices] = True
     users = np.concatenate([np.arange(0), *(pieces.columns.get(v.id, np.arange(0)) for v in form.y)]).astype(int)
@@ -357,7 +348,7 @@ def lengths_of(pieces: Pieces, form: CanonicalForm) -> Lengths | None:
 
 
 def _of_norms(pieces: Pieces, form: CanonicalForm) -> _OfNorms | None:
-    t, S, squares = _columns_of_t(pieces, form), sp.csr_array(pieces.by_columns), []
+    t, S, squares = columns_of_t(pieces, form), sp.csr_array(pieces.by_columns), []
     number, limit, on_t = np.full(pieces.n, -1), np.full(len(t), inf), _touched(S, t)
     number[t] = np.arange(len(t))
     if np.any(on_t & (np.diff(S.indptr) > 1)):
@@ -393,7 +384,7 @@ def _is_square(family: Piecewise) -> bool:
 def tightest(pieces: Pieces, form: CanonicalForm, of_norms: Array) -> Array:
     """Multipliers of rows a·t + b ≤ 0, given those of the bounds on t: the tightest one has it, divided by a."""
     S, z = pieces.by_columns, np.zeros(len(pieces.s0))
-    for j, value in zip(_columns_of_t(pieces, form), of_norms, strict=True):
+    for j, value in zip(columns_of_t(pieces, form), of_norms, strict=True):
         rows, a = (part[S.indptr[j] : S.indptr[j + 1]] for part in (S.indices, S.data))
         upper = np.flatnonzero((a > 0) & pieces.is_below[rows])
         if len(upper) and value:

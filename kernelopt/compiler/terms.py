@@ -84,14 +84,14 @@ class Bent:
         every, of = np.arange(len(c)), self._base()
         c0, c1, c2 = c[every, of].T
         low, high = left[every, of], right[every, of]
-        curved, endless = c2 > 0, (low > -np.inf) | (high == np.inf)
+        curved, inner = c2 > 0, (low > -np.inf) | (high == np.inf)
         with np.errstate(all="ignore"):
-            start = np.where(curved, np.where(endless, np.clip(-c1 / c2, low, high), high), 0.0)
+            start = np.where(curved, np.where(inner, np.clip(-c1 / c2, low, high), high), 0.0)
             tangent = np.where(curved, c1 + c2 * start, c1)
             tangent = np.where(curved & (start == -c1 / c2), 0.0, tangent)
             value = c0 + start * (c1 + 0.5 * c2 * start) - tangent * start
-            add(curved & ~endless, high, -np.inf, 0.0, 1 / c2)
-            add(curved & endless, start, c2 * (low - start), c2 * (high - start), 1 / c2)
+            add(curved & ~inner, high, -np.inf, 0.0, 1 / c2)
+            add(curved & inner, start, c2 * (low - start), c2 * (high - start), 1 / c2)
             for j in range(1, c.shape[1]):
                 knot, before, after = left[:, j], c[:, j - 1], c[:, j]
                 terms = np.stack([after[:, 1], after[:, 2] * knot, -before[:, 1], -before[:, 2] * knot])

@@ -394,4 +394,4 @@ def test_a_given_matrix_of_low_rank():
         assert problem.status == "optimal" and z.value == 0
         problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f[0] == 1, f[1] == 1])
         problem.solve()
-        assert problem.status in ("infeasible", "user_limit") and not problem.status.startswith("optimal")
+        assert problem.status in ("infeasible", "user_limit")

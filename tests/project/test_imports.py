@@ -58,7 +58,7 @@ INSIDE = {
         ["collecting", "largest_losses", "units"],
         ["reader", "separable"],
         ["feasibility", "integers"],
-        ["atom_rules", "conic_form", "iterate", "restated"],
+        ["atom_rules", "columns", "conic_form", "iterate", "restated"],
         ["canonical_form", "entries", "explicit", "least", "terms"],
         ["attributes", "linear_maps", "quadratic_part", "rules"],
     ],
