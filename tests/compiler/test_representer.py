@@ -384,7 +384,8 @@ def test_violations_by_variables_of_no_cost():
 
 @pytest.mark.slow
 def test_a_given_matrix_of_low_rank():
-    """It has a number of features, and no feature map."""
+    """It has a number of features, and no feature map. Only rounding could reach these values: solvers say infeasible,
+    and a proof would need eigenvalues of exactly 0."""
     B = np.arange(1.0, 4.0)[:, None]
     for kernel in (ko.kernels.Precomputed(B @ B.T), 2.0 * ko.kernels.Precomputed(B @ B.T / 2)):
         theta, z = ko.Theta(kernel), cp.Variable(boolean=True)
@@ -394,4 +395,4 @@ def test_a_given_matrix_of_low_rank():
         assert problem.status == "optimal" and z.value == 0
         problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f[0] == 1, f[1] == 1])
         problem.solve()
-        assert problem.status in ("infeasible", "user_limit")
+        assert problem.status == "user_limit" and problem.value is None

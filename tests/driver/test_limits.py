@@ -11,10 +11,12 @@ from distributed import Client, LocalCluster
 
 import kernelopt as ko
 from kernelopt.certificate import FULL, REDUCED, attained
+from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.strategy import Goal
 from kernelopt.errors import MemoryLimitError, SolverError
 from kernelopt.factorization.blocked import BlockFactor
 from kernelopt.language.rows import Rows
+from kernelopt.results.solution import Status
 from kernelopt.support import clock
 
 KERNEL = ko.kernels.Gaussian(sigma=2.0)
@@ -214,6 +216,46 @@ def test_ctrl_c_at_any_time(monkeypatch, model):
                 assert problem.objective.value == pytest.approx(problem.value)
     assert kept >= 3
     assert problem.status == "optimal"
+
+
+@pytest.mark.parametrize("within", ["a solver", "the proof"])
+def test_ctrl_c_asks_nothing_further(monkeypatch, within):
+    """Whether the problem has an answer at all may take longer than what was interrupted."""
+    _, problem = stated(20)
+    asked, ran, ours = [], [], ko.driver.convex.engines.solve
+
+    def poor(*arguments):
+        ran.append(1)
+        found = ours(*arguments)
+        far = dataclasses.replace(found.point, v=tuple(-3 * v for v in found.point.v))
+        return dataclasses.replace(
+            found, status=Status.USER_LIMIT, point=far, predictions=None, interrupted=within == "a solver"
+        )
+
+    monkeypatch.setattr(ko.driver.convex.engines, "solve", poor)
+    monkeypatch.setattr(ko.driver.diagnosis, "diagnose", lambda *_: asked.append(1) or Diagnosis())
+    if within == "the proof":
+        stopped_at(monkeypatch, ko.driver.judgement.certificates, "certified", 1, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        problem.solve(solver="NEWTON")
+    assert (len(ran), asked) == (1, [])
+    assert problem.status == "user_limit" and problem.certificate.lower <= problem.value
+    monkeypatch.undo()
+    problem.solve()
+    assert problem.status == "optimal"
+
+
+@pytest.mark.slow
+def test_a_limit_beside_a_large_semidefinite_variable(monkeypatch):
+    """Clarabel's dense block of 90·91/2 rows takes a minute to set up: it is not begun."""
+    rng, n, begun = np.random.default_rng(0), 90, []
+    monkeypatch.setattr(ko.support.cvxpy_parts, "clarabel_answer", lambda *_: begun.append(1))
+    moved(monkeypatch)
+    theta, S = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable((n, n), PSD=True)
+    loss = cp.sum_squares(theta(rng.normal(size=(n, 2))) - cp.diag(S)) + cp.sum_squares(S - rng.normal(size=(n, n)))
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)))
+    problem.solve(time_limit=1.0, solver="CLARABEL")
+    assert problem.status == "user_limit" and not begun
 
 
 @pytest.mark.slow
