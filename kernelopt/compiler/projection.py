@@ -20,6 +20,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
 
 from kernelopt.compiler import representer, residuals
 from kernelopt.compiler.attributes import dense
@@ -51,6 +52,8 @@ TURNS, HELD = 4, 2.0
 # Singular values of the scaled system up to this fraction of the largest count as 0: such rows depend on others, and
 # the step of least length is taken. The fraction is 450 ulps, above the rounding of the system's entries.
 RANK = 1e-13
+# What a pivoted factor may leave of r. Least squares leave 1e-7 of it where eigenvalues reach 1e-10 of the largest.
+ANSWERED = 1e-6
 
 
 def moved(reduction: Reduction, outer: Outer, point: Iterate) -> Iterate | None:
@@ -120,10 +123,21 @@ def _step(  # noqa: PLR0917
         return None
     # Rows in units of their own length in M, so that `RANK` compares rows of different units.
     d = np.where(d > 0, d, 1.0)
-    found = scipy.linalg.lstsq(M / d[:, None] / d, r / d, cond=RANK, check_finite=False)[0] / d
+    found = _solution(M / d[:, None] / d, r / d) / d
     if not np.isfinite(found).all():
         return None
     return [(number, k, G.T @ found) for number, k, G in parts], weight * (Ay.T @ found)
+
+
+def _solution(M: Array, r: Array) -> Array:
+    """d with Md = r for a semidefinite M, by pivoted Cholesky: all such d give one step. Least squares where none is
+    found, which takes 20 times as long."""
+    L, order, rank, _ = dpstrf(M, tol=RANK * len(M), lower=1)
+    pivots, found = order[:rank] - 1, np.zeros(len(M))
+    found[pivots] = scipy.linalg.cho_solve((L[:rank, :rank], True), r[pivots], check_finite=False)
+    if np.abs(r - M @ found).max(initial=0.0) <= ANSWERED * np.abs(r).max(initial=0.0):
+        return found
+    return np.asarray(scipy.linalg.lstsq(M, r, cond=RANK, check_finite=False)[0])
 
 
 def _along(

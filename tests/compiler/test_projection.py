@@ -261,3 +261,14 @@ def test_where_losses_are_0(name):
         s = found.b - found.A @ u
         inside = np.where(found.equal, np.abs(s) < 1e-12, s > -1e-12).all()
         assert inside == (low <= shift <= high)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 8])
+def test_the_shortest_step_of_dependent_rows(rank):
+    """GGᵀd = r has many d; all of them give Gᵀd. Where r is out of reach the squares of what is left are least."""
+    rng = np.random.default_rng(rank)
+    G = rng.normal(size=(8, rank))
+    M, step = G @ G.T, rng.normal(size=rank)
+    assert G.T @ projection._solution(M, G @ step) == pytest.approx(step, rel=1e-9)
+    beyond = np.linalg.svd(G)[0][:, rank:].sum(axis=1)
+    assert G.T @ projection._solution(M, G @ step + beyond) == pytest.approx(step, rel=1e-6)
