@@ -31,6 +31,7 @@ from kernelopt.solvers.augmented_lagrangian import AugmentedLagrangian, Newton
 from kernelopt.solvers.cvxpy_solvers import Answer
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.engine import Engine
+from kernelopt.solvers.fixed_output import without_fixed_output
 from kernelopt.solvers.interior_point import InteriorPoint
 from kernelopt.solvers.least_squares import KeptSpectrum, LeastSquares
 from kernelopt.solvers.method_of_multipliers import RowPoint
@@ -277,8 +278,19 @@ def _solved(  # noqa: PLR0917
         return engine.solve(problem, watch, _point(problem, start)), problem, 0.0
     if odd is None:
         problem = first_point.with_origin(assemble.structured(reduction, outer, fixed, engine.sparse), watch)
-        return engine.solve(problem, watch, _point(problem, start)), problem, 0.0
+        return _with_fixed_output(reduction, problem, engine, watch, _point(problem, start)), problem, 0.0
     return _NormSearch(reduction, outer, engine, watch, fixed, odd, lengths).run(start)
+
+
+def _with_fixed_output(
+    reduction: Reduction, problem: Structured, engine: Engine, watch: Watch, start: Point | None
+) -> Point:
+    """The engine's point, without the combination of outputs that equations fix."""
+    factors = [reduction.factors[link.theta] for link in reduction.form.predictions]
+    fewer = without_fixed_output(problem, factors[0].pivots) if len(factors) == 1 else None
+    if fewer is None:
+        return engine.solve(problem, watch, start)
+    return fewer.back(engine.solve(fewer.problem, watch, fewer.inside(start)))
 
 
 def optimum(reduction: Reduction, outer: Outer, start: Start | None) -> tuple[Point, Structured]:

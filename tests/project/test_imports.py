@@ -158,7 +158,7 @@ INSIDE = {
         ["augmented_lagrangian", "recentring"],
         ["proximal_point"],
         ["semismooth"],
-        ["interior_point", "least_squares", "newton_systems"],
+        ["fixed_output", "interior_point", "least_squares", "newton_systems"],
         ["active_set", "engine", "libsvm"],
         ["watch"],
         ["assemble", "dual_point", "free_kinks", "cone_program", "rays", "row_problem"],
