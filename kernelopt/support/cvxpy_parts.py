@@ -632,6 +632,9 @@ class _KeptLeaves(Complex2Real):
     def canonicalize_expr(self, expr: Any, real_args: Any, imag_args: Any, real2imag: Any, leaf_map: Any) -> Any:
         if isinstance(expr, SuppFuncAtom) and all(part is None for part in imag_args):
             return with_args(expr, real_args), None
+        if isinstance(expr, quad_over_lin) and imag_args[0] is not None:  # cvxpy's needs a real part, and has no axis
+            parts = [part for part in (real_args[0], imag_args[0]) if part is not None]
+            return sum(with_args(expr, [part, real_args[1]]) for part in parts), None
         return super().canonicalize_expr(expr, real_args, imag_args, real2imag, leaf_map)
 
 

@@ -12,6 +12,7 @@ from stating import TIGHT
 
 import kernelopt as ko
 from kernelopt.errors import DCPError, SolverError
+from kernelopt.support.cvxpy_parts import in_real_numbers
 
 X = np.random.default_rng(0).normal(size=(8, 2))
 Y = np.sin(X[:, 0]) + 0.2 * np.random.default_rng(1).normal(size=8)
@@ -173,6 +174,22 @@ def test_support_functions_beside_complex_variables_are_refused_by_name(attribut
     problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
     with pytest.raises(SolverError, match=r"SuppFuncAtom.*No installed solver takes it\."):
         problem.solve()
+
+
+def test_squares_of_imaginary_variables_are_refused_by_name():
+    """cvxpy does not compile them. |x|² of complex ones is that of both parts, along an axis too."""
+    v, theta = cp.Variable(2, imag=True), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    loss = cp.sum_squares(Y - theta(X) - np.ones((8, 2)) @ cp.imag(v)) + cp.sum_squares(v)
+    with pytest.raises(SolverError, match=r"quad_over_lin.*State it with other atoms"):
+        ko.Problem(cp.Minimize(loss + ko.sum_squares(theta))).solve()
+    z = cp.Variable((2, 3), complex=True)
+    for x, value in ((z, np.array([[1, 2j, 3], [1j, 1 + 1j, 2]])), (v, np.array([1j, 3j]))):
+        for axis in (None, 0, 1)[: x.ndim + 1]:
+            found, parts = in_real_numbers(cp.Problem(cp.Minimize(cp.max(cp.quad_over_lin(x, 2.0, axis=axis)))))
+            for part in found.variables():
+                part.value = value.imag if parts[part.id] < 0 else value.real
+            expected = np.max(np.sum(np.abs(value) ** 2, axis=axis) / 2)
+            assert found.objective.value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
