@@ -13,6 +13,7 @@ import numpy as np
 from kernelopt.compiler.canonical_form import PredictionLink
 from kernelopt.errors import KernelError
 from kernelopt.factorization import Factor
+from kernelopt.kernels.domains import stack
 from kernelopt.kernels.lifts import lift_of
 from kernelopt.support.arithmetic import UNIT, additions, exact_product, gamma, summed_inner
 from kernelopt.support.types import Array, Ints
@@ -142,7 +143,7 @@ def features_of(link: PredictionLink, factor: Factor) -> Array | None:
 def _features_below(link: PredictionLink, factor: Factor) -> Array | None:
     """φ(x) for each point and each center that rows combine, where features are few, else None."""
     rows = link.rows
-    points = np.concatenate([rows.points, rows.centers]) if len(rows.centers) else rows.points
+    points = stack([rows.points, rows.centers]) if len(rows.centers) else rows.points
     if factor.added or factor.is_projected or lift_of(rows.kernel) or not len(points):
         return None
     if rows.kernel._n_features(points) > min(len(rows), MOST):

@@ -20,7 +20,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver.verification import Check, Report, gap, local_checks, violation_with_integers
 from kernelopt.factorization import CholeskyFactor, Factor
-from kernelopt.kernels.domains import distinct
+from kernelopt.kernels.domains import distinct, stack
 from kernelopt.kernels.lifts import lift_of
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
@@ -120,7 +120,7 @@ def _matched(link: PredictionLink, function: Function) -> Array | None:
     """The row of the problem that each center equals; None where a center equals no row."""
     if function._kernel != link.rows.kernel or not len(function._centers):
         return None
-    rows = np.concatenate([link.rows.points, function._centers])
+    rows = stack([link.rows.points, function._centers])
     first, inverse = distinct(rows)
     at = first[inverse[len(link.rows.points) :]]
     return np.asarray(at) if np.all(at < len(link.rows.points)) else None

@@ -21,6 +21,7 @@ from kernelopt.driver import local_optima
 from kernelopt.driver.mixed_integer import Rest
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor, carried
+from kernelopt.kernels.domains import stack
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.language.text import names
@@ -242,9 +243,7 @@ def _null_space(link: PredictionLink, factor: Factor, function: Function) -> Ite
         to_rows = link.rows.kernel._matrix(points, z)
         Q = link.rows.gram()
         coefficients = np.linalg.lstsq(Q, to_rows, rcond=1e-13)[0]
-        phi = Function._of_rows(
-            link.rows.kernel, np.concatenate([z, points]), np.concatenate([[1.0], -coefficients[:, 0]])
-        )
+        phi = Function._of_rows(link.rows.kernel, stack([z, points]), np.concatenate([[1.0], -coefficients[:, 0]]))
         length, left = phi.inner(phi), float(np.abs(link.rows.predictions(phi)).max())
         cross = float(np.abs(phi.gram(function)).max())
     except (KernelOptError, ValueError, TypeError):

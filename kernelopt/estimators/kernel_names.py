@@ -10,7 +10,8 @@ from sklearn.base import BaseEstimator
 
 from kernelopt.errors import DataError, OptionError
 from kernelopt.kernels import Cosine, Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, as_kernel
-from kernelopt.kernels.domains import Vectors
+from kernelopt.kernels.domains import SPARSE, Vectors
+from kernelopt.kernels.sparse_rows import is_sparse, matrix, width
 from kernelopt.support.checks import is_real, shown
 from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
@@ -26,6 +27,27 @@ NAMED: dict[str, Callable[[float, int, float], Kernel]] = {
     "sigmoid": lambda gamma, degree, coef0: Sigmoid(scale=gamma, offset=coef0),
     "cosine": lambda gamma, degree, coef0: Cosine(),
 }
+
+
+# Those that take rows of a sparse matrix.
+SPARSE_NAMES = {name for name, made in NAMED.items() if made(0.5, 3, 1.0).domain is SPARSE}
+
+
+@np.errstate(over="ignore")
+def _of_array(X: Array, shares: Array) -> tuple[float, float, float]:
+    """The variance of all entries, with a share for those of each row; the least and the largest entry."""
+    shares = np.broadcast_to(shares[:, None], X.shape)
+    return float(np.sum(shares * (X - np.sum(shares * X)) ** 2)), float(X.min()), float(X.max())
+
+
+@np.errstate(over="ignore")
+def _of_sparse(X: Array, shares: Array) -> tuple[float, float, float]:
+    """The same for sparse rows, most entries of which are 0."""
+    A = matrix(X)
+    each = np.repeat(shares, np.diff(A.indptr))
+    mean, zeros = float(each @ A.data), width(X) * float(shares.sum()) - float(each.sum())
+    variance = float(each @ (A.data - mean) ** 2) + zeros * mean**2
+    return variance, min(float(A.data.min(initial=0.0)), 0.0), max(float(A.data.max(initial=0.0)), 0.0)
 
 
 class ChoosesKernel(BaseEstimator, metaclass=Hinting):
@@ -81,17 +103,16 @@ class NamesKernel(ChoosesKernel):
 
     def _gamma(self, X: Array, weights: Array) -> float:
         """1/(columns·variance of all entries, weighted by rows) for "scale", 1/columns for "auto", else the number."""
-        columns = X.shape[1]
+        columns = width(X)
         if isinstance(self.gamma, str) and self.gamma == "auto":
             return 1 / columns
         if isinstance(self.gamma, str) and self.gamma == "scale":
-            shares = np.broadcast_to((weights / weights.sum() / columns)[:, None], X.shape)
-            with np.errstate(over="ignore"):
-                variance = float(np.sum(shares * (X - np.sum(shares * X)) ** 2))
-            if not variance < np.inf or (variance == 0 and np.ptp(X) > 0):
+            shares = weights / weights.sum() / columns
+            variance, low, high = _of_sparse(X, shares) if is_sparse(X) else _of_array(X, shares)
+            if not variance < np.inf or (variance == 0 and low < high):
                 raise DataError(
                     'Expected points whose variance is in the range of double precision, for gamma="scale"; got '
-                    f"values from {X.min():.3g} to {X.max():.3g}. Change their units, or give a number as gamma."
+                    f"values from {low:.3g} to {high:.3g}. Change their units, or give a number as gamma."
                 )
             return 1 / (columns * variance) if variance > 0 else 1.0  # 1 for constant data, as in scikit-learn
         if not is_real(self.gamma) or not self.gamma > 0:

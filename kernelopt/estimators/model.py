@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.certificate import Certificate
 from kernelopt.errors import DataError, DataTypeError, NotPSDError, OptionError, SolverError
-from kernelopt.estimators.kernel_names import NamesKernel
+from kernelopt.estimators.kernel_names import SPARSE_NAMES, NamesKernel
 from kernelopt.estimators.sample import Sample, explained, merged, require_data, row_weights
 from kernelopt.kernels import Kernel, Precomputed, as_kernel
-from kernelopt.kernels.domains import ANYTHING, Anything, Domain, Indices
+from kernelopt.kernels.domains import ANYTHING, SPARSE, Anything, Domain, Indices
+from kernelopt.kernels.sparse_rows import sparse_rows, stays_sparse
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.language.functions import Function
 from kernelopt.language.smooth import SmoothLoss
@@ -61,8 +62,14 @@ class KernelModel(NamesKernel):
         if self._needs_matrix or is_matrix(X):
             with explained("X"):
                 found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)
-            return (dense(found[0]), *found[1:]) if isinstance(found, tuple) else dense(found)
+            return (self._rows(found[0]), *found[1:]) if isinstance(found, tuple) else self._rows(found)
         return read_objects(self, X, y, reset, as_kernel(self.kernel).domain)
+
+    def _rows(self, X: Any) -> Array:
+        """X as an array, or the rows of a large sparse matrix where the kernel takes them."""
+        takes = self.kernel in SPARSE_NAMES if isinstance(self.kernel, str) else as_kernel(self.kernel).domain is SPARSE
+        takes = takes and getattr(self, "tune", None) != "columns"  # whose length scales divide columns
+        return sparse_rows(X) if takes and stays_sparse(X) else dense(X)
 
     def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:
         """The rows to fit, their kernel, and the points that it takes."""

@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 
 from kernelopt.errors import DataError, DataTypeError
 from kernelopt.kernels.sources import refuse_masked
+from kernelopt.kernels.sparse_rows import is_sparse
 from kernelopt.support.checks import shown
 from kernelopt.support.types import Array, Ints
 
@@ -98,11 +99,17 @@ def row_weights(sample_weight: Any, n: int) -> Array:
 def merged(X: Any, y: Array | None, weights: Array) -> Sample:
     """The distinct rows (xᵢ, yᵢ) of positive weight, sorted, with their weights added up.
 
-    Rows are merged if X is a matrix. X is None for precomputed kernel values, and a list for other objects.
+    Rows are merged if X is a matrix; those of a sparse one are sorted by their bytes. X is None for precomputed kernel
+    values, and a list for other objects.
     """
     kept = np.flatnonzero(weights > 0)
     if not isinstance(X, np.ndarray):
         return Sample(kept, weights[kept])
+    if is_sparse(X):
+        of_rows = [(X[i].name, () if y is None else tuple(np.ravel(y[i]))) for i in kept]
+        numbers = {pair: number for number, pair in enumerate(sorted({*of_rows}))}
+        of = np.array([numbers[pair] for pair in of_rows])
+        return Sample(kept[np.unique(of, return_index=True)[1]], np.bincount(of, weights[kept]))
     column = X[kept, 0]
     order = np.argsort(column)
     if (np.diff(column[order]) > 0).all():  # no ties: rows are distinct, and sorted by column 0

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
 from kernelopt.kernels.sources import from_arrow, gathered, is_lazy, refuse_masked
+from kernelopt.kernels.sparse_rows import is_sparse, sparse_rows, stacked, stays_sparse, width
 from kernelopt.support.types import Array, Ints
 
 Names = tuple[str, ...] | tuple[int, ...] | None
@@ -46,6 +47,8 @@ class Domain(Protocol):
 def join(domains: Sequence[Domain]) -> Domain | None:
     """The domain of points that all of these take: the strictest one, or None where they take different kinds."""
     domains = [d for d in domains if d is not ANYTHING] or list(domains[:1])
+    if any(d is not SPARSE for d in domains):
+        domains = [VECTORS if d is SPARSE else d for d in domains]
     strict = [d for d in domains if d != VECTORS]
     if not strict:
         return domains[0]
@@ -54,9 +57,14 @@ def join(domains: Sequence[Domain]) -> Domain | None:
     return strict[0] if same_kind and all(d == strict[0] for d in strict) else None
 
 
+def of_arrays(domain: Domain) -> Domain:
+    """The domain without sparse rows, of which a function of points makes nothing."""
+    return VECTORS if domain is SPARSE else domain
+
+
 def stack(blocks: Sequence[Array]) -> Array:
     """Canonical rows of several blocks, one under the other."""
-    return frozen(np.concatenate(blocks)) if len(blocks) > 1 else blocks[0]
+    return frozen(stacked(list(blocks))) if len(blocks) > 1 else blocks[0]
 
 
 def key(rows: Array) -> object:
@@ -126,6 +134,26 @@ class Vectors:
 
     def columns(self, rows: Array) -> int | None:
         return int(rows.shape[1])
+
+
+class SparseVectors(Vectors):
+    """The same; rows of a large sparse matrix stay sparse."""
+
+    def rows(self, X: Any, owner: str) -> Array:
+        if is_sparse(X):
+            return np.asarray(X)
+        if not stays_sparse(X):
+            return super().rows(X, owner)
+        if X.dtype.kind not in "fiub":
+            raise DataTypeError(
+                f"Expected the data given to {owner} to be real numbers; got dtype {X.dtype}. Split complex numbers "
+                "into real and imaginary columns."
+            )
+        check_finite(X.data, f"the entries of the sparse matrix given to {owner}")
+        return sparse_rows(X)
+
+    def columns(self, rows: Array) -> int | None:
+        return width(rows) if len(rows) or rows.ndim == 2 else None
 
 
 class Indices:
@@ -233,6 +261,7 @@ class Strings(Anything):
 
 
 VECTORS = Vectors()
+SPARSE = SparseVectors()  # of kernels that need inner products and lengths of points alone
 HISTOGRAMS = Histograms()
 ANYTHING = Anything()
 STRINGS = Strings()

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kernelopt.errors import KernelError
+from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.algebra import Sum
 from kernelopt.kernels.kernel import Kernel, require, require_kernels
+from kernelopt.kernels.sparse_rows import is_sparse, width
 from kernelopt.support.types import Array
 
 
@@ -72,5 +73,12 @@ def relifted(kernel: Kernel, lift: type[Lift] | None) -> Kernel:
 
 
 def relifted_rows(kernel: Kernel, rows: Array, lift: type[Lift] | None) -> Array:
-    """The rows of a kernel as rows of its lift."""
-    return rows if lift is None or lift_of(kernel) is lift else lift.values_at(rows)
+    """The rows of a kernel as rows of its lift. Raises DataError for rows of a sparse matrix."""
+    if lift is None or lift_of(kernel) is lift:
+        return rows
+    if is_sparse(rows):
+        raise DataError(
+            f"Expected points in an array beside {lift.functionals}; got a sparse matrix of {width(rows)} columns. "
+            "Write X.toarray(), of the columns that matter."
+        )
+    return lift.values_at(rows)

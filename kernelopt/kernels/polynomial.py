@@ -14,7 +14,7 @@ from kernelopt.errors import KernelError
 from kernelopt.kernels.adjoints import total
 from kernelopt.kernels.algebra import horner, polynomial_derivatives, power_sums
 from kernelopt.kernels.chain import ChainStep, Order, chain, steps
-from kernelopt.kernels.domains import ANYTHING, Domain, distinct
+from kernelopt.kernels.domains import ANYTHING, SPARSE, Domain, distinct, stack
 from kernelopt.kernels.interval_means import Spread, moments, power_means
 from kernelopt.kernels.kernel import (
     HIGHEST,
@@ -28,19 +28,19 @@ from kernelopt.kernels.kernel import (
     require_positive,
 )
 from kernelopt.kernels.rounding import CHAIN, FUNCTION, Inexact, compounded, repeated, sum_of_squares_error, underflow
+from kernelopt.kernels.sparse_rows import (
+    are_nonzero,
+    dense,
+    inner_products,
+    is_sparse,
+    matrix,
+    squared_lengths,
+    terms,
+    width,
+)
 from kernelopt.support.arithmetic import gamma
 from kernelopt.support.checks import is_integer, is_real
 from kernelopt.support.types import Array
-
-
-def inner_products(X: Array, Z: Array | None) -> Array:
-    """xᵢᵀzⱼ; numpy evaluates X Xᵀ by a symmetric product when both factors are one array."""
-    return X @ (X if Z is None else Z).T
-
-
-def squared_lengths(X: Array) -> Array:
-    """xᵢᵀxᵢ."""
-    return np.einsum("ij,ij->i", X, X)
 
 
 def inner_product_error(at: Inexact, floor: float = 0.0) -> float:
@@ -56,6 +56,10 @@ def through_products(M: Array, X: Array, Z: Array, fields: dict[str, Array]) -> 
 class _OfInnerProduct(Kernel):
     """κ(x, y) = g(s) with s = xᵀy: ∂s/∂xⱼ = yⱼ, ∂²s/∂xᵢ∂yⱼ = [i = j], others are 0; g(s) = Σₙ cₙsⁿ, cₙ ≥ 0."""
 
+    @property
+    def domain(self) -> Domain:
+        return SPARSE
+
     def _powers(self) -> Sequence[float]:
         """c₀, c₁, …, c_m."""
         raise NotImplementedError
@@ -67,7 +71,7 @@ class _OfInnerProduct(Kernel):
 
     def _of_degree(self, m: int, inner: float, evaluation: float, at: Inexact) -> float:
         chained = gamma(CHAIN + 2 * m) if at.order else 0.0
-        lost = underflow(self._size(at.points), (at.points != 0).any(axis=1), 2 * m + 1)
+        lost = underflow(self._size(at.points), are_nonzero(at.points), 2 * m + 1)
         return compounded(repeated(inner, m), evaluation, chained) + lost
 
     def _size(self, X: Array, order: Order = ()) -> Array:
@@ -235,7 +239,7 @@ class Delta(Kernel):
         return Verdict(True, "an orthonormal feature for each point")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        number = distinct(np.concatenate([X, X if Z is None else Z])).inverse
+        number = distinct(stack([X, X if Z is None else Z])).inverse
         return (number[: len(X), None] == number[len(X) :]).astype(np.float64)
 
     def _diagonal(self, X: Array) -> Array:
@@ -281,10 +285,10 @@ class Linear(_OfInnerProduct):
         return squared_lengths(X)
 
     def _n_features(self, X: Array) -> float:
-        return X.shape[1]
+        return width(X)
 
     def _features(self, X: Array) -> Array:
-        return X.copy()
+        return np.array(dense(X))
 
 
 @dataclass(frozen=True)
@@ -298,19 +302,24 @@ class Cosine(Kernel):
     array([[0.6]])
     """
 
+    @property
+    def domain(self) -> Domain:
+        return SPARSE
+
     def _verdict(self) -> Verdict:
         return Verdict(True, "F(x) = x/‖x‖")
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        return inner_products(self._features(X), None if Z is None else self._features(Z))
+        return inner_products(_of_length_1(X), None if Z is None else _of_length_1(Z))
 
     def _diagonal(self, X: Array) -> Array:
-        return (X != 0).any(axis=1).astype(np.float64)
+        return are_nonzero(X).astype(np.float64)
 
     def _n_features(self, X: Array) -> float:
-        return X.shape[1]
+        return width(X)
 
     def _features(self, X: Array) -> Array:
+        X = dense(X)
         # Scaling each row by a power of 2 is exact, and keeps its squares from overflow and underflow.
         X = np.ldexp(X, -np.frexp(np.abs(X).max(axis=1, keepdims=True))[1])
         length = np.linalg.norm(X, axis=1, keepdims=True)
@@ -325,7 +334,7 @@ class Cosine(Kernel):
 
     def _rounding(self, at: Inexact) -> float:
         """γ_d for the product and for both lengths; an error of η‖x‖ in x is one of at most 2η in x/‖x‖."""
-        return compounded(gamma(2 * at.points.shape[1] + 10), 5 * at.relative())
+        return compounded(gamma(2 * terms(at.points) + 10), 5 * at.relative())
 
 
 def _to_lengths(X: Array, F: Array, H: Array) -> Array:
@@ -333,6 +342,19 @@ def _to_lengths(X: Array, F: Array, H: Array) -> Array:
     length = np.linalg.norm(X, axis=1, keepdims=True)
     across = H - np.einsum("ij,ij->i", F, H)[:, None] * F
     return np.divide(across, length, out=np.zeros_like(X), where=length > 0)
+
+
+def _of_length_1(X: Array) -> Any:
+    """x/‖x‖ as one matrix, 0 for x = 0; by the same operations where X is sparse."""
+    if not is_sparse(X):
+        return Cosine()._features(X)
+    A = matrix(X)
+    count = np.diff(A.indptr)
+    largest = np.array([np.abs(row.values).max(initial=0.0) for row in X])
+    values = np.ldexp(A.data, np.repeat(-np.frexp(largest)[1], count))
+    length = np.sqrt(np.bincount(np.repeat(np.arange(len(X)), count), values**2, len(X)))
+    A.data = values / np.repeat(np.where(length > 0, length, 1.0), count)
+    return A
 
 
 @dataclass(frozen=True)
@@ -419,12 +441,12 @@ class Polynomial(_OfInnerProduct):
         return self._power(squared_lengths(X))
 
     def _n_features(self, X: Array) -> float:
-        variables = X.shape[1] + (self.offset > 0)
+        variables = width(X) + (self.offset > 0)
         return comb(variables + self.degree - 1, self.degree)
 
     def _features(self, X: Array) -> Array:
         """√(degree!/Πⱼαⱼ!)·Πⱼ zⱼ^αⱼ over |α| = degree, z = (√offset, √scale·x)."""
-        Z = np.sqrt(self.scale) * X
+        Z = np.sqrt(self.scale) * dense(X)
         if self.offset > 0:
             Z = np.column_stack([np.full(len(X), np.sqrt(self.offset)), Z])
         columns = []
@@ -530,7 +552,7 @@ class Geometric(_OfInnerProduct):
 
         Its powers, up to the fifth for derivatives, multiply the relative error by the exponent.
         """
-        a = float(squared_lengths(at.points).max()) * (1 + gamma(at.points.shape[1] + 2))
+        a = float(squared_lengths(at.points).max()) * (1 + gamma(terms(at.points) + 2))
         off = compounded(inner_product_error(at, 1.0), gamma(2)) * (1 + a)
         if not off < 1 - a:
             return inf

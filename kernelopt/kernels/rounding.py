@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernelopt.kernels.sparse_rows import are_nonzero, stacked, terms
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.types import Array
 
@@ -39,7 +40,7 @@ class Inexact(NamedTuple):
     def beside(self, others: Array) -> Inexact:
         """These points, followed by others without errors."""
         error = None if self.error is None else np.concatenate([self.error, np.zeros(others.shape)])
-        return self._replace(points=np.concatenate([self.points, others]), error=error)
+        return self._replace(points=stacked([self.points, others]), error=error)
 
     def shift(self, norm: float = 2) -> float:
         """2·maxᵢ‖eᵢ‖, a bound on the error of a difference of two points."""
@@ -100,8 +101,8 @@ def underflow(size: Array, alive: Array, operations: float = 1) -> float:
 
 def sum_of_squares_error(X: Array, error: float, squares: Array, floor: float = 0.0) -> float:
     """ε with |x̂ᵀz − xᵀz| ≤ ε(f + ‖x‖‖z‖): γ_d, underflow, and (1 + η)² for points with errors up to η‖x‖."""
-    d = X.shape[1]
-    return compounded(gamma(d), error, error) + underflow(floor + squares, (X != 0).any(axis=1), d)
+    d = terms(X)
+    return compounded(gamma(d), error, error) + underflow(floor + squares, are_nonzero(X), d)
 
 
 def relative_to(diagonal: Array, size: Array, error: float) -> float:

@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist, pdist, squareform
 
 from kernelopt.kernels.adjoints import columnwise, differences, signs, total
 from kernelopt.kernels.chain import ChainStep, Order, chain, steps
+from kernelopt.kernels.domains import SPARSE, Domain
 from kernelopt.kernels.interval_means import Pairs, Spread, exponential_means, gaussian_means
 from kernelopt.kernels.kernel import (
     Adjoint,
@@ -215,6 +216,10 @@ class Gaussian(_Isotropic):
 
     def __post_init__(self) -> None:
         require_positive(self, "sigma")
+
+    @property
+    def domain(self) -> Domain:
+        return SPARSE
 
     def _verdict(self) -> Verdict:
         return Verdict(True, "exp(−‖x−y‖²/2σ²) (Schoenberg 1938)")

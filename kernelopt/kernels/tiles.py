@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelopt.kernels.rounding import spread
+from kernelopt.kernels.sparse_rows import inner_products, is_sparse, squared_lengths, terms
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import gamma
 from kernelopt.support.types import Array
@@ -60,13 +61,15 @@ def half_square_error(X: Array, scale: float) -> float:
     the product of d + 2 terms γ_{d+2}·½(‖l‖ + ‖r‖)². c is the median of some of the points; the bound takes the worst c
     in the box that holds them all. Beyond `FAR` the error is `direct_error`, relative to the distance.
     """
+    if is_sparse(X):  # c = 0
+        return gamma(3 * terms(X) + 20) * float(squared_lengths(X).max()) / scale**2
     squared = float(np.sum((spread(X) / scale) ** 2, axis=1).max())
     return gamma(3 * X.shape[1] + 20) * min(squared, FAR**2)
 
 
 def direct_error(X: Array) -> float:
     """The relative error of ‖x − z‖²/(2·scale²), where it is computed as a sum of (xⱼ − zⱼ)²."""
-    return gamma(X.shape[1] + 10)
+    return gamma(terms(X) + 10)
 
 
 def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], Array], direct: bool = False) -> Array:
@@ -80,6 +83,8 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
     other = X if Z is None else Z
     if not len(other):  # the centers of a function that is 0
         return np.zeros((len(X), 0))
+    if is_sparse(X) or is_sparse(other):
+        return profile(_of_sparse_rows(X, Z, scale))
     centre = np.median(other[:: len(other) // FOR_CENTRE + 1], axis=0)
     left = (X - centre) / scale
     right = left if Z is None else (Z - centre) / scale
@@ -109,6 +114,20 @@ def radial(X: Array, Z: Array | None, scale: float, profile: Callable[[Array], A
         return profile(D)
 
     return tiled(len(x), None if Z is None else len(z), tile)
+
+
+def _of_sparse_rows(X: Array, Z: Array | None, scale: float) -> Array:
+    """½‖x‖² + ½‖z‖² − xᵀz in units of scale², where some points are rows of a sparse matrix: with 0 as the centre, and
+    without direct sums for points that are far from it."""
+    x = squared_lengths(X)
+    z, D = x if Z is None else squared_lengths(Z), inner_products(X, Z)
+    np.subtract(0.5 * np.add.outer(x, z), D, out=D)  # in an order that keeps it symmetric
+    np.maximum(D, 0.0, out=D)  # rounding may leave negative squares
+    if Z is None:
+        np.fill_diagonal(D, 0.0)
+    D /= scale
+    D /= scale
+    return D
 
 
 def tiled(n: int, m: int | None, tile: Callable[[slice, slice, Array], Array], size: int = 384) -> Array:

@@ -13,7 +13,7 @@ from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.adjoints import asks, combined, on_diagonal, pull, refuse_points, slices
 from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.domains import ANYTHING, Domain, frozen, key, name_of, real_array, refuse_pickling
+from kernelopt.kernels.domains import ANYTHING, Domain, frozen, key, name_of, of_arrays, real_array, refuse_pickling
 from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
@@ -108,6 +108,10 @@ class Weighted(_OfWeights):
     def _verdict(self) -> Verdict:
         return all_psd((self.kernel,), "f(x)κ(x, y)f(y)")
 
+    @property
+    def domain(self) -> Domain:
+        return of_arrays(self.kernel.domain)
+
     def _weights(self, X: Array) -> Array:
         f = real_array(self.weight(X), f"the weights of {self!r}")
         if f.shape != (len(X),) or not np.isfinite(f).all():
@@ -140,7 +144,7 @@ class _OfPoints(Kernel):
 
     @property
     def domain(self) -> Domain:
-        return self.kernel.domain
+        return of_arrays(self.kernel.domain)
 
     @property
     def is_stationary(self) -> bool:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from kernelopt.errors import KernelError
 from kernelopt.kernels.derivatives import WithDerivatives, grouped
-from kernelopt.kernels.domains import frozen, key
+from kernelopt.kernels.domains import frozen, key, stack
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.kernels.lifts import plain, plain_points
 from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
@@ -74,7 +74,7 @@ class Rows:
         for block in blocks:
             combinations[i : i + block.shape[0], j : j + block.shape[1]] = block
             i, j = i + block.shape[0], j + block.shape[1]
-        return Rows(self.kernel, self.points, np.concatenate([f._centers for f in functions]), combinations)
+        return Rows(self.kernel, self.points, stack([f._centers for f in functions]), combinations)
 
     def __len__(self) -> int:
         return len(self.points) + self.combinations.shape[1]
@@ -181,7 +181,7 @@ class Rows:
         W = self.spread[:, chosen]
         used, place = np.unique(W.indices, return_inverse=True)
         n = len(self.points)
-        at = np.concatenate([self.points[used[used < n]], self.centers[used[used >= n] - n]])
+        at = stack([self.points[used[used < n]], self.centers[used[used >= n] - n]])
         return at, sp.csc_array((W.data, place.reshape(-1), W.indptr), shape=(len(used), len(chosen)))
 
     @cached_property
@@ -316,7 +316,7 @@ class Rows:
         n = len(self.points)
         points, W = self.points, V
         if n < len(self):
-            points, W = np.concatenate([points, self.centers]), np.concatenate([V[:n], self._mixed() @ V[n:]])
+            points, W = stack([points, self.centers]), np.concatenate([V[:n], self._mixed() @ V[n:]])
 
         def part(pair: tuple[slice, slice]) -> tuple[Array, Array]:
             Q = self._block(points, *pair)
@@ -349,7 +349,7 @@ class Rows:
     @np.errstate(over="ignore", invalid="ignore")
     def _rounding(self) -> tuple[float, Array]:
         """r and sᵢ with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(sᵢsⱼ), and sᵢ ≥ Qᵢᵢ up to a factor 1 + r."""
-        everything = self.points if not len(self.centers) else np.concatenate([self.points, self.centers])
+        everything = self.points if not len(self.centers) else stack([self.points, self.centers])
         if not len(everything):
             return 0.0, np.zeros(len(self))
         r, size = self.kernel._rounding(Inexact(everything)), self.kernel._size(self.points)
@@ -464,7 +464,7 @@ class Rows:
         combined = self._mixed(chosen[~on_points] - n) @ coefficients[~on_points]
         used = np.flatnonzero(in_columns(combined).any(axis=1))
         return (
-            np.concatenate([self.points[chosen[on_points]], self.centers[used]]),
+            stack([self.points[chosen[on_points]], self.centers[used]]),
             np.concatenate([coefficients[on_points], combined[used]]),
         )
 

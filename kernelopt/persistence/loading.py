@@ -8,11 +8,13 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.errors import FormatError, KernelOptError, OptionError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, on_jets, require_smooth
 from kernelopt.kernels.domains import VECTORS, check_finite, frozen, real_array
+from kernelopt.kernels.sparse_rows import sparse_rows
 from kernelopt.kernels.spreads import WithMeans
 from kernelopt.language.functions import Function
 from kernelopt.language.predictors import Predictor, _Atom, _Points, _Value
@@ -130,6 +132,10 @@ class _Decoder:
         if isinstance(value, dict) and value.get("kind") == "strings":
             _fields(value, "kind", "member")
             return self.file.strings(_count(value["member"]))
+        if isinstance(value, dict) and value.get("kind") == "sparse":
+            _fields(value, "kind", "columns", "data", "indices", "indptr")
+            data, indices, indptr = (self.array(value[name]) for name in ("data", "indices", "indptr"))
+            return _sparse(data, indices, indptr, value["columns"])
         return self.array(value)
 
     # ------------------------------------------------------------ functions
@@ -316,6 +322,19 @@ def _numbers(array: Array) -> Array:
     if array.dtype.kind not in "biuf":
         raise FormatError(f"Expected real numbers; got {array.dtype}.")
     return array
+
+
+def _sparse(data: Array, indices: Array, indptr: Array, columns: Any) -> Array:
+    """The rows of a sparse matrix, by its compressed rows."""
+    _real(data, "the entries of sparse points")
+    for array in (indices, indptr):
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise FormatError(f"Expected places of sparse points as integers; got {array.dtype}, shape {array.shape}.")
+    ends = bool(len(indptr)) and indptr[0] == 0 and indptr[-1] == len(indices) == len(data)
+    inside = type(columns) is int and 0 < columns < 2**31 and bool(np.all((indices >= 0) & (indices < columns)))
+    if not (ends and inside and data.ndim == 1 and np.all(np.diff(indptr) >= 0)):
+        raise FormatError(f"Expected places of sparse points row by row, in {shortened(columns)} columns; got others.")
+    return sparse_rows(sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns)))
 
 
 def _rows(kernel: Kernel, points: Any) -> Array:

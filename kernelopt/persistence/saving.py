@@ -14,6 +14,7 @@ from kernelopt.compiler.attributes import dense
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
 from kernelopt.kernels import FromSklearn, Kernel, as_kernel
 from kernelopt.kernels.domains import name_of
+from kernelopt.kernels.sparse_rows import is_sparse, matrix, width
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import ThetaLeaf
@@ -138,6 +139,10 @@ class _Encoder:
     def points(self, rows: Array) -> dict[str, Any]:
         if rows.dtype != object:
             return self.member("array", rows)
+        if is_sparse(rows):
+            A = matrix(rows)
+            parts = {name: self.array(getattr(A, name), name) for name in ("data", "indices", "indptr")}
+            return {"kind": "sparse", "columns": width(rows), **parts}
         for i, x in enumerate(rows):
             if type(x) is not str:
                 raise DataTypeError(

@@ -112,6 +112,7 @@ INSIDE = {
         ["kernel"],
         ["domains", "interval_means", "tiles"],
         ["chain", "rounding", "sources"],
+        ["sparse_rows"],
     ],
     "language": [
         ["latex"],
