@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelopt.kernels.kernel import Adjoint, Kernel, MissingRuleError
 from kernelopt.kernels.tiles import FAR
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Bools
 
 # Rows in one tile of columnwise sums: three tiles fit into the cache.
 TILE = 192
@@ -181,6 +181,14 @@ def columnwise(M: Array, X: Array, Z: Array, slope: Callable[[Array, Array], tup
                 left[i, a] += np.einsum("ij,ij->i", weights, by_x)
                 right[j, a] += np.einsum("ij,ij->j", weights, by_z)
     return left, right
+
+
+def share_entries(X: Array, Z: Array) -> Bools:
+    """The pairs of points that agree in some column, (n, m)."""
+    found = np.zeros((len(X), len(Z)), dtype=bool)
+    for x, z in zip(X.T, Z.T, strict=True):
+        found |= x[:, None] == z
+    return found
 
 
 def signs(x: Array, z: Array) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from kernelopt.errors import DataError, KernelError
-from kernelopt.kernels.adjoints import columnwise, differences, refuse_points, signs, total
+from kernelopt.kernels.adjoints import columnwise, differences, refuse_points, share_entries, signs, total
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.domains import (
     ANYTHING,
@@ -45,7 +45,7 @@ from kernelopt.kernels.tiles import (
 )
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.checks import is_function_of_two
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Bools
 
 # By name: scipy's name (None where the distance is computed here), positive semidefinite by rule, the reason.
 DISTANCES = {
@@ -183,6 +183,10 @@ class GeneralizedGaussian(Kernel):
             return Adjoint(fields, *columnwise(2 * M * np.sqrt(t) * sqrt(self.beta), X, Z, signs))
         left, right = (2 * g for g in differences(M, P, R, scale))
         return Adjoint(fields, self._mapped_back(left, P), self._mapped_back(right, R))
+
+    def _kinks(self, X: Array, Z: Array) -> Bools | None:
+        """Of ‖x − z‖₁², where some columns are equal and others are not."""
+        return share_entries(X, Z) & (cdist(X, Z, "chebyshev") > 0) if self.distance == "l1" else None
 
     def _mapped(self, X: Array, Z: Array) -> tuple[Array, Array]:
         """The points whose Euclidean distance D is, for Hellinger's and Mahalanobis' distances."""

@@ -10,14 +10,14 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
 from kernelopt.errors import KernelError
-from kernelopt.kernels.adjoints import columnwise
+from kernelopt.kernels.adjoints import columnwise, share_entries
 from kernelopt.kernels.domains import HISTOGRAMS, Domain
 from kernelopt.kernels.kernel import Adjoint, Kernel, Verdict, require
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, underflow
 from kernelopt.kernels.tiles import TINY, column_sums
 from kernelopt.support.arithmetic import gamma, in_columns
 from kernelopt.support.checks import is_integer
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Bools
 
 # The largest ratio ρ of two ‖x‖₁ for which Intersection uses ℓ1 distances. Cancellation then magnifies rounding by
 # ½(√ρ + 1/√ρ), up to 5; a larger value loses more digits, a smaller one leaves more data to the slower sums of minima.
@@ -72,6 +72,9 @@ class Intersection(Kernel):
     def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
         """∂ₐmin(a, b) = [a < b], ½ where a = b, for points."""
         return Adjoint({}, *columnwise(G, X, Z, _smaller)) if points else Adjoint({})
+
+    def _kinks(self, X: Array, Z: Array) -> Bools | None:
+        return share_entries(X, Z)
 
     def _diagonal(self, X: Array) -> Array:
         return X.sum(axis=1)

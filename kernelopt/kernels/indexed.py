@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import cvxpy as cp
 import numpy as np
 
 from kernelopt.errors import DataError
@@ -110,6 +111,18 @@ class Indexed(_OfPoints):
         few = isinstance(self.points, Symbol) or len(self.points) < 6
         points = self.points if isinstance(self.points, Symbol) else np.asarray(self.points).tolist()
         return f"({self.kernel!r}).indexed({points if few else f'<{len(self.points)} points>'})"
+
+
+def kinks_in_points(kernel: Kernel, X: Array, Z: Array) -> list[tuple[cp.Parameter, str]]:
+    """The parameters that hold points of which two, among those of row numbers X and Z, are at a kink of a kernel, and
+    the kernel: the derivative by the points is another to each side."""
+    if kernel._kind is not Indexed:
+        return [one for part in kernel.parts for one in kinks_in_points(part, X, Z)]
+    points, present = kernel._arguments()["points"], kernel.at_present()
+    assert isinstance(present, Indexed)
+    found = present._kinks(X, Z) if isinstance(points, cp.Parameter) else None
+    several = found is not None and np.any(found & (X[:, None] != Z))
+    return [(points, repr(present.kernel))] if several else []
 
 
 COMPOSITIONS["indexed"] = Indexed

@@ -23,7 +23,7 @@ from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.rounding import Inexact, relative_to
 from kernelopt.support.checks import is_real, shown
 from kernelopt.support.keywords import Hinting
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Bools
 
 # The largest |κ(x, z) − κ(z, x)| that counts as rounding, relative to √(κ(x, x)κ(z, z)). A function may sum in another
 # order for κ(z, x): smaller values refuse functions with long sums, larger ones accept asymmetric functions.
@@ -269,6 +269,14 @@ class Kernel(metaclass=Declared):
             f"Implement {self._kind.__name__}._adjoint, as docs/contributing.md explains, or write numbers in place of "
             "these parameters."
         )
+
+    def _kinks(self, X: Array, Z: Array) -> Bools | None:
+        """The pairs (n, m) at which κ has a kink as a function of one of the points; None where no pair has.
+
+        By default those of the parts.
+        """
+        found = [mask for part in self.parts if (mask := part._kinks(X, Z)) is not None]
+        return np.any(found, axis=0) if found else None
 
     # ---------------------------------------------------------------- what can be asked
 

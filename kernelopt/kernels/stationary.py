@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.spatial.distance import cdist, pdist, squareform
 
-from kernelopt.kernels.adjoints import columnwise, differences, signs, total
+from kernelopt.kernels.adjoints import columnwise, differences, share_entries, signs, total
 from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.domains import SPARSE, Domain
 from kernelopt.kernels.interval_means import Pairs, Spread, exponential_means, gaussian_means
@@ -28,7 +28,7 @@ from kernelopt.kernels.rounding import CHAIN, FUNCTION, PARTITIONS, Inexact, com
 from kernelopt.kernels.tiles import direct_error, exp_minus, half_square_error, half_squared_distances, radial
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.checks import is_real
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Bools
 
 # The coefficients of p in the Matérn kernels p(s)e⁻ˢ, by ν.
 MATERN = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}
@@ -324,6 +324,9 @@ class Laplacian(_Stationary):
         left, right = columnwise(M, X, Z, signs)
         return Adjoint(fields, -left / self.sigma, -right / self.sigma)
 
+    def _kinks(self, X: Array, Z: Array) -> Bools | None:
+        return share_entries(X, Z)
+
     def _require_means(self, columns: int, normal: bool) -> None:
         _require_boxes(self, normal)
 
@@ -374,6 +377,10 @@ class Matern(_Isotropic):
     @property
     def _smoothness(self) -> int:
         return 0 if self.nu == 0.5 else 1
+
+    def _kinks(self, X: Array, Z: Array) -> Bools | None:
+        """Equal points, for ν = ½."""
+        return cdist(X, Z, "chebyshev") == 0 if self.nu == 0.5 else None
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
         """g, g′ = −3e⁻ˢ (ν = 3/2) or −(5/3)(1 + s)e⁻ˢ (5/2), g″ = (9/s)e⁻ˢ or (25/3)e⁻ˢ, with s = √(4νρ)."""

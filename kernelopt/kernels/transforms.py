@@ -34,7 +34,7 @@ from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.checks import is_integer
 from kernelopt.support.properties import cached_property
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Bools
 
 # Normalization is refused where the largest κ(x, x) is smaller. Such values, or products with them, may be denormal
 # (below 2.2e-308) and have lost digits.
@@ -158,6 +158,9 @@ class _OfPoints(Kernel):
 
     def _diagonal(self, X: Array) -> Array:
         return self.kernel._diagonal(self._point(X))
+
+    def _kinks(self, X: Array, Z: Array) -> Bools | None:
+        return self.kernel._kinks(self._point(X), self._point(Z))
 
     def _rounding(self, at: Inexact) -> float:
         """The bound of κ₀ at the mapped points, which are taken as exact."""

@@ -28,7 +28,7 @@ from kernelopt.sensitivity.atom_slopes import (
     rule_of,
     unbroadcast,
 )
-from kernelopt.support.cvxpy_parts import Atom, Leaf, MulExpression
+from kernelopt.support.cvxpy_parts import Atom, Elementwise, Leaf, MulExpression
 from kernelopt.support.types import Array
 
 SEED = 1  # of directions of differences
@@ -47,6 +47,7 @@ TELLING = 1e-4  # a step tells something where its allowance for rounding is at 
 VARIED = 3.0
 LOCAL = 1e-4  # the relative error of a node's own derivative from which on it is the one at fault
 EPSILON = float(np.finfo(float).eps)
+FEW = 50  # entries of an atom up to which the slopes of each are asked for, where their sizes are needed
 BESIDE = 1e-2  # where the answer is at a kink, the comparison is made this far beside it, relative to the leaves
 
 
@@ -184,7 +185,7 @@ class Tree:
     def _size(self, node: Any, values: Mapping[int, Any], known: dict[int, Any]) -> Any:
         """The sizes of the terms that a node's entries are sums of, and what norms and powers make of these.
 
-        |A||x| for Ax, s² for x² with x of size s, |value| where it is another atom.
+        |A||x| for Ax, s² for x² with x of size s; for another atom |value|, and |∂value/∂x|s where that is more.
         """
         if id(node) not in known:
             arguments = self._arguments(node)
@@ -193,11 +194,31 @@ class Tree:
             elif type(node).__name__ in OF_SIZES or (kind(node) == "power" and node.p.value >= 1):
                 others = [abs(dense(values[id(a)])) for a in arguments[1:]]
                 found = numeric(node, [dense(self._size(arguments[0], values, known)), *others])
+            elif not isinstance(node, Leaf) and self._does_vary(node):
+                found = np.maximum(abs(dense(values[id(node)])), self._of_slopes(node, values, known))
             else:
                 size = abs(values[id(node)])  # of a constant, maybe sparse, which has no unit
                 found = size if sp.issparse(size) else np.maximum(size, self._unit(node))
             known[id(node)] = found
         return known[id(node)]
+
+    def _of_slopes(self, node: Any, values: Mapping[int, Any], known: dict[int, Any]) -> Array:
+        """|∂value/∂x|·(the sizes of x), 0 where a slope is infinite: log x near x = 1 is off by what x is off by."""
+        at, rule, total = self._at(node, values, known, Ties(AT)), rule_of(node), np.zeros(node.shape)
+        for number, argument in enumerate(self._arguments(node)):
+            if not self._does_vary(argument):
+                continue
+            size = dense(self._size(argument, values, known))
+            if isinstance(node, Elementwise):
+                part = np.abs(rule(at, number, np.ones(node.shape))) * size
+            elif node.size <= FEW:
+                rows = (np.reshape(row, node.shape, order="F") for row in np.eye(node.size))
+                parts = [np.sum(np.nan_to_num(np.abs(rule(at, number, c)) * size, posinf=0.0)) for c in rows]
+                part = np.reshape(parts, node.shape, order="F")
+            else:  # slopes of many entries are about 1, as of running maxima
+                part = np.full(node.shape, size.max(initial=0.0))
+            total = total + np.nan_to_num(part, posinf=0.0)
+        return total
 
     def _unit(self, node: Any) -> float:
         return self.units.get(getattr(node, "id", -1), 0.0) if isinstance(node, Leaf) else 0.0

@@ -56,8 +56,9 @@ class Gradient(Mapping[cp.Parameter, Array]):
         then the derivative with the active constraints as they are, which need not be one to either side.
     one_sided : for each parameter that is one number, its derivatives to the left (as it decreases) and to the right,
         nan where the problem has no solution on that side; None where they are not known, and for other parameters
-    kinks : names of atoms of the criterion, such as abs, that are at a kink and move across it as a parameter changes.
-        What is given is then between the one-sided derivatives, which are None.
+    kinks : names of atoms of the criterion, such as abs, that are at a kink and move across it as a parameter changes,
+        and kernels, such as the Laplacian, with a kink between two points that a parameter holds. What is given is then
+        between the one-sided derivatives, which are None.
     notation : how the problem's text calls what has no name; `repr` uses it
     """
 

@@ -17,6 +17,7 @@ and ½φ_tαMMᵀ/t beside ½ραMMᵀ where φ depends on t = ‖θM‖ itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import KernelOptError
 from kernelopt.kernels.adjoints import kernel_gradient
+from kernelopt.kernels.indexed import kinks_in_points
 from kernelopt.kernels.lifts import Lift, joint, lift_of, relifted, relifted_rows
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import EUCLIDEAN
@@ -63,7 +65,8 @@ class Derivative(NamedTuple):
 
     adjoint : the answer of the adjoint system; None where none was solved
     of_leaving : the criterion's derivative along each θ that may leave 0, by the number of θ
-    kinks : the names of atoms of the criterion that are at a kink, on which the derivative depends
+    kinks : the names of atoms of the criterion that are at a kink, and kernels with one between points that are
+        parameters, on which the derivative depends
     redrawn : pairs of derivatives that differ in the slopes at a kink of another atom: it stays as long as the active
         constraints do
     """
@@ -103,7 +106,19 @@ def derivative(found: Optimum, criterion: Criterion, chosen: list[cp.Parameter])
         pairs.append(("norm", (one, _through(found, criterion, values, chosen, True))))
     moving = {name for name, pair in pairs if _differ(*pair)}
     redrawn = tuple(pair for name, pair in pairs if name not in moving)
-    return one._replace(kinks=tuple(name for name, _ in pairs if name in moving), redrawn=redrawn)
+    kinks = [name for name, _ in pairs if name in moving] + _kinks_in_points(found, criterion.predictions, chosen)
+    return one._replace(kinks=tuple(kinks), redrawn=redrawn)
+
+
+def _kinks_in_points(found: Optimum, links: Sequence[PredictionLink], chosen: list[cp.Parameter]) -> list[str]:
+    """The kernels with a kink between two points that a chosen parameter holds, in the problem or the criterion."""
+    kinks = dict[str, None]()
+    for link in found.form.predictions:
+        rows = np.concatenate([one.rows.points for one in (link, *links) if one.theta is link.theta])
+        if rows.dtype.kind == "i":
+            at = kinks_in_points(link.theta.kernel, rows, rows)
+            kinks |= {name: None for p, name in at if any(p is q for q in chosen)}
+    return [*kinks]
 
 
 def _has_length_of_0(found: Optimum, criterion: Criterion, values: Slopes) -> bool:
@@ -158,7 +173,7 @@ def of_value(found: Optimum, chosen: list[cp.Parameter]) -> Derivative:
             left = -0.5 * alpha @ found.system.weights[number]
             total = _added(total, _kernel_gradient(link, link.rows, left, link.rows, alpha))
     value = float(0.5 * x @ (data.P @ x) + data.c @ x + data.data.offset)
-    return Derivative(value, total, None, {})
+    return Derivative(value, total, None, {}, tuple(_kinks_in_points(found, (), chosen)))
 
 
 def along(found: Optimum, system: System, move: Move, chosen: list[cp.Parameter]) -> ByParameter:

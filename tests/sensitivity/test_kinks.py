@@ -457,3 +457,72 @@ def test_parameters_that_do_not_act_on_what_is_free():
     assert found.is_differentiable
     assert float(found[lam]) == pytest.approx(ko.sum_squares(theta).value, rel=1e-5)
     assert ko.gradient(problem, theta(X)[0] - theta(X)[3], [lam]).is_differentiable
+
+
+@pytest.mark.parametrize(
+    ("target", "criterion", "kinks"),
+    [
+        ([0.0, -0.7, -2.0], lambda f: cp.abs(cp.max(f)), ("abs",)),
+        ([0.0, -0.7, -2.0], lambda f: cp.norm1(cp.cummax(f) - np.array([0.0, 0.1, 0.1])), ("norm1",)),
+        ([1.0, 0.7, 2.0], lambda f: cp.pos(cp.log(f[0])), ("maximum",)),
+        ([1.0, 1.0, 1.0], lambda f: cp.norm(cp.log(f)), ("pnorm",)),
+        ([1.3, 1.3, 0.2], lambda f: cp.abs(cp.rel_entr(f[0], f[1])), ("abs",)),
+        ([2.0, 0.5, 1.0], lambda f: cp.pos(cp.log_det(cp.diag(f))), ("maximum",)),
+        ([float(np.log(1 - np.exp(-1.3) - np.exp(-0.9))), -1.3, -0.9], lambda f: cp.pos(cp.log_sum_exp(f)), ("maximum",)),
+        ([0.3, -0.7, -2.0], lambda f: cp.abs(cp.max(f)), ()),
+        ([1.1, 0.7, 2.0], lambda f: cp.pos(cp.log(f[0])), ()),
+    ],
+)  # fmt: skip
+def test_kinks_of_what_is_0_but_for_rounding_of_its_arguments(target, criterion, kinks):
+    """log f near f = 1 is 0 up to the error of f, however small its own value is. With ones for the first entry alone."""
+    c, theta = cp.Parameter(value=0.0), ko.Theta(ko.kernels.Gaussian(sigma=0.7))
+    f = theta(np.array([[0.0], [1.0], [2.0]]))
+    move = np.array([1.0, 0.0, 0.0])
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f == np.array(target) + c * move])
+    problem.solve()
+    found, h = ko.gradient(problem, criterion(f), [c]), 1e-6
+    values = [float(criterion(cp.Constant(np.array(target) + step * move)).value) for step in (-h, 0, h)]
+    left, right = np.diff(values) / h
+    assert found.kinks == kinks and (abs(left - right) < 1e-3) == (not kinks)
+    if not kinks:
+        assert found[c] == pytest.approx((left + right) / 2, abs=1e-5)
+
+
+KINKED = {
+    "Laplacian": (ko.kernels.Laplacian(sigma=1.0), [[0.0, 1.0], [2.0, 1.0]]),
+    "Matern": (ko.kernels.Matern(nu=0.5, sigma=1.0), [[0.0, 1.0], [0.0, 1.0]]),
+    "Intersection": (ko.kernels.Intersection(), [[0.3, 1.0], [0.5, 1.0]]),
+    "l1": (ko.kernels.GeneralizedGaussian("l1", beta=2.0), [[0.0, 1.0], [2.0, 1.0]]),
+    "sum": (2.0 * ko.kernels.Laplacian(sigma=1.0).on([1]) + ko.kernels.Linear(), [[0.0, 1.0], [2.0, 1.0]]),
+    "smooth Matern": (ko.kernels.Matern(nu=1.5, sigma=1.0), [[0.0, 1.0], [0.0, 1.0]]),
+    "Gaussian": (ko.kernels.Gaussian(sigma=1.0), [[0.0, 1.0], [0.0, 1.0]]),
+    "square of l1": (ko.kernels.GeneralizedGaussian("l1", beta=2.0), [[0.0, 1.0], [0.0, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_kinks_of_a_kernel_between_points_that_are_parameters(name):
+    """Beside differences to both sides of y′(K + I)⁻¹k, for points that share a coordinate, or are the same."""
+    kernel, two = KINKED[name]
+    start, lam = np.array([*two, [0.7, 0.4]]), cp.Parameter(nonneg=True, value=1.0)
+    Z, y = cp.Parameter((3, 2), value=start), np.array([1.0, 2.0])
+    theta = ko.Theta(kernel.indexed(Z))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(np.arange(2))) + lam * ko.sum_squares(theta)))
+    problem.solve(tol=1e-9)
+    criterion = theta(np.array([2]))[0]
+    found = ko.gradient(problem, criterion, [Z])
+
+    def value(points):
+        K = kernel(points)
+        return y @ np.linalg.solve(K[:2, :2] + np.eye(2), K[:2, 2])
+
+    h, sides = 1e-6, np.zeros((2, 3, 2))
+    for at in np.ndindex(3, 2):
+        for k, step in enumerate((-h, h)):
+            moved = start.copy()
+            moved[at] += step
+            sides[k][at] = (value(moved) - value(start)) / step
+    differ = np.abs(sides[0] - sides[1]).max() > 1e-3
+    assert found.is_differentiable is (not differ) and bool(differ) == (name in list(KINKED)[:5])
+    assert found[Z] == pytest.approx(sides.mean(axis=0), abs=1e-5)
+    assert ko.gradient(problem, criterion, [lam]).is_differentiable
