@@ -48,6 +48,7 @@ from kernelopt.support.cvxpy_parts import (
     is_costly,
     nodes_of,
     perspective,
+    perspective_of,
     reshape,
     rightly_valued,
     symmetric_wrap,
@@ -434,7 +435,7 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         if isinstance(node, perspective):  # whose f has its variables, too
             f, recession = visit(node.f), None if node.f_recession is None else visit(node.f_recession)
-            return node if unchanged and f is node.f else perspective(f, args[0], recession)
+            return perspective_of(f, args[0], recession)
         if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
             return Power(args[0], node.p.value)  # an exact power cone per number, not second-order cones
         if is_costly(node) and not unchanged:

@@ -20,6 +20,7 @@ from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import APEX, BOUNDARY, Near
 from kernelopt.sensitivity.kkt import Length, Move, Span, System
 from kernelopt.sensitivity.optimum import Optimum, shrunken
+from kernelopt.sensitivity.unpriced import loose
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Bools, Ints
 
@@ -117,11 +118,13 @@ def degenerate(found: Optimum) -> Degenerate:
             shape=(scaled.J.shape[0], len(ways)),
         )  # fmt: skip
     tiny = [-1 - j for j in shrunken(found, found.units)]
+    weak = np.isin(rows.owners, [way[3] for way in ways if way[2] == 0 and not found.unpriced[way[3]]])
+    unheld = rows.owners[weak & loose(data, system.J, found.z, rows.owners, active.NEAR * sizes[1])]
     return Degenerate(
         held, system, units, rows.owners, is_larger or bool(found.leaving), V, np.array([w[2] for w in ways]),
         np.array([w[3] for w in ways], dtype=int), N,
         not is_whole or bool(np.any(takes_part & rows.conic)),
-        np.concatenate([near.undecided, tiny]).astype(int),
+        np.concatenate([near.undecided, tiny, unheld]).astype(int),
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class Optimum:
 
     x, z : of the cone data; faces : the active constraints; units : of slacks and of multipliers
     leaving : for each θ = 0 whose ‖Aᵀν‖ is the cost of its norm, to NEAR, the direction in w in which it would leave 0;
-    whole : the spans, also of θ = 0; tight : rows that only define columns which cost nothing
+    whole : the spans, also of θ = 0; unpriced : rows of columns which cost nothing; tight : those that define columns
     """
 
     form: CanonicalForm
@@ -79,6 +79,7 @@ class Optimum:
     leaving: Mapping[int, Array] = field(default_factory=dict)
     whole: tuple[Span, ...] = ()
     tight: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    unpriced: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @property
     def nu(self) -> list[Array]:
@@ -163,9 +164,12 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
         )
     faces = active.faces(data, data.b - data.A @ best.x, unpriced.multipliers(best.z, units[1]), units)
     tight = unpriced.tight(faces)
-    if np.any((unpriced.rows >= 0) & ~tight):  # equations do not determine all of them: Newton's steps moved these
+    of_none = unpriced.rows >= 0
+    if np.any(of_none & ~tight):  # equations do not determine all of them: Newton's steps moved these
         best = replace(best, x=settled(data, best.x).x)
-    return replace(best, faces=faces, units=units, leaving=_leaving(best, spans), whole=spans, tight=tight)
+    return replace(
+        best, faces=faces, units=units, leaving=_leaving(best, spans), whole=spans, tight=tight, unpriced=of_none
+    )
 
 
 def _by_blocks(  # noqa: PLR0917

@@ -48,16 +48,41 @@ class Settled(NamedTuple):
 
     def tight(self, faces: Faces) -> Bools:
         """The rows of groups with as many equations as columns: those define the columns, and hold nothing else."""
-        held = faces.linear.astype(int)
-        for kind, part, extra, where in faces.cones:
-            k = np.asarray(extra).shape[1] if kind == "psd" else 1
-            counts = {BOUNDARY: k * (k + 1) // 2, APEX: part.stop - part.start}
-            held[part.start] = counts.get(where, 0)
+        held = _equations_of(faces)
         mine, groups = self.rows >= 0, int(self.rows.max(initial=-1)) + 1
         equations = np.bincount(self.rows[mine], held[mine], groups)
         unknowns = np.bincount(self.columns[self.columns >= 0], minlength=groups)
         regular = np.append(equations == unknowns, False)
         return np.asarray(regular[self.rows])
+
+
+def _equations_of(faces: Faces) -> Ints:
+    """How many equations each row holds; the first one of a cone, for all of it."""
+    held = faces.linear.astype(int)
+    for kind, part, extra, where in faces.cones:
+        k = np.asarray(extra).shape[1] if kind == "psd" else 1
+        counts = {BOUNDARY: k * (k + 1) // 2, APEX: part.stop - part.start}
+        held[part.start] = counts.get(where, 0)
+    return held
+
+
+def loose(data: StatedCones, J: sp.csr_array, z: Array, owners: Ints, least: float) -> Bools:
+    """The equations Jx = h whose columns nothing holds where they should be, (equations,). owners : their rows.
+
+    A column with a price of at most `least` moves at no cost, as p in Σp² ≤ c, p ≥ f, p ≥ 0 beside a multiplier of 0:
+    f ≤ 0 holds p at 0 only if p ≥ 0 is an equation, without which the constraint's slope is another. Of each group of
+    equations one more than of such columns remains for predictions and variables.
+    """
+    prices = np.abs(data.c) + np.abs(data.A).T @ np.abs(z)
+    lengths = abs(data.A).max(axis=0).toarray().ravel()
+    free = np.flatnonzero(_auxiliary(data) & (prices <= least * lengths))
+    entries, count = sp.coo_array(J[: len(owners), free]), len(owners)
+    entries.eliminate_zeros()
+    i, j = entries.coords
+    size = count + len(free)
+    total, labels = connected_components(sp.coo_array((np.ones(len(i)), (i, count + j)), shape=(size, size)))
+    equations, unknowns = (np.bincount(part, minlength=total) for part in (labels[:count], labels[count:]))
+    return np.asarray((equations <= unknowns)[labels[:count]])
 
 
 def settled(data: StatedCones, x: Array) -> Settled:

@@ -78,7 +78,7 @@ __all__ = [
     "LogicExpression", "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox",
     "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients",
     "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "jacobians", "multiply",
-    "nodes_of", "norm1", "normNuc", "perspective", "quad_over_lin", "require_setup_within", "reshape",
+    "nodes_of", "norm1", "normNuc", "perspective", "perspective_of", "quad_over_lin", "require_setup_within", "reshape",
     "rightly_valued", "sigma_max", "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
@@ -153,6 +153,20 @@ def rightly_valued(node: Any, args: list[Any]) -> Any | None:
         found.numeric = partial(_scaled_norm, float(node.p))
         return found
     return None
+
+
+def perspective_of(f: Any, s: cp.Variable, recession: Any) -> Any:
+    """s·f(x/s), with the value NaN where cvxpy's raises: at s = 0 without a recession function, and for s < 0."""
+    found = perspective(f, s, recession)
+    found.numeric = partial(_value_or_nan, found)
+    return found
+
+
+def _value_or_nan(node: Any, values: Any) -> Any:
+    try:
+        return np.reshape(type(node).numeric(node, values), node.shape)
+    except AssertionError:
+        return np.full(node.shape, np.nan)
 
 
 def is_costly(node: Any) -> bool:

@@ -11,6 +11,7 @@ from fuzzing_border import judged
 from stating import TIGHT
 
 import kernelopt as ko
+from kernelopt.compiler.residuals import relative_violation, residual
 from kernelopt.errors import DCPError, SolverError
 from kernelopt.support.cvxpy_parts import in_real_numbers
 
@@ -90,6 +91,23 @@ def test_a_support_function_and_a_perspective():
     problem = ko.Problem(cp.Minimize(cp.perspective(cp.sum_squares(x), s) + 0.1 * ko.sum_squares(theta)), rows)
     problem.solve()  # ‖x‖²/s, and s = 2 is the best
     assert problem.value == pytest.approx(by_hand(lambda f: cp.sum_squares(Y - f) / 2), abs=1e-6)
+
+
+def test_a_perspective_has_no_value_at_0():
+    """cvxpy's asserts that there is a recession function; the user's own expression is not changed."""
+    s, x, theta = cp.Variable(nonneg=True), cp.Variable(2), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    stated = cp.perspective(cp.sum_squares(x), s)
+    loss = cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss), [stated <= 1.1, x == theta(X[:2]) + 1])
+    problem.solve()
+    assert problem.status == "optimal" and s.value * 1.1 >= np.sum(x.value**2) * (1 - 1e-6)
+    [constraint] = [c for c in problem._factored.reduction.form.outer.constraints if not c.args[0].is_affine()]
+    for v in constraint.variables():
+        v.save_value(np.zeros(v.shape))
+    assert np.isinf(residual(constraint)).all() and relative_violation(constraint, {}, {}) == np.inf
+    s.value, x.value = 0.0, np.zeros(2)
+    with pytest.raises(AssertionError, match="recession"):
+        stated.value
 
 
 def test_what_cvxpy_cannot_compile_is_named():

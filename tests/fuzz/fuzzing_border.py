@@ -323,7 +323,7 @@ def _gradient(outcome: Any, ours: Stated, by_hand: Stated, known: Truth | None, 
     except ko.errors.KernelOptError as error:
         return outcome("refused", f"{type(error).__name__}: {error}")
     outcomes = []
-    for h in (1e-3, 3e-5):  # a kink between two values of λ makes their difference no derivative
+    for h in (1e-3, 3e-4, 1e-4, 3e-5):  # a kink between two values of λ makes their difference no derivative
         outcomes.append(_beside_differences(found, ours, by_hand, h))
         if outcomes[-1][0] != "wrong":
             break

@@ -468,13 +468,14 @@ def test_parameters_that_do_not_act_on_what_is_free():
         ([1.0, 1.0, 1.0], lambda f: cp.norm(cp.log(f)), ("pnorm",)),
         ([1.3, 1.3, 0.2], lambda f: cp.abs(cp.rel_entr(f[0], f[1])), ("abs",)),
         ([2.0, 0.5, 1.0], lambda f: cp.pos(cp.log_det(cp.diag(f))), ("maximum",)),
-        ([float(np.log(1 - np.exp(-1.3) - np.exp(-0.9))), -1.3, -0.9], lambda f: cp.pos(cp.log_sum_exp(f)), ("maximum",)),
+        ([float(np.log(1 - np.exp(-1.3) - np.exp(-0.9))), -1.3, -0.9], lambda f: cp.pos(cp.log_sum_exp(f)),
+         ("maximum",)),
         ([0.3, -0.7, -2.0], lambda f: cp.abs(cp.max(f)), ()),
         ([1.1, 0.7, 2.0], lambda f: cp.pos(cp.log(f[0])), ()),
     ],
 )  # fmt: skip
 def test_kinks_of_what_is_0_but_for_rounding_of_its_arguments(target, criterion, kinks):
-    """log f near f = 1 is 0 up to the error of f, however small its own value is. With ones for the first entry alone."""
+    """log f near f = 1 is 0 up to the error of f, however small its own value is."""
     c, theta = cp.Parameter(value=0.0), ko.Theta(ko.kernels.Gaussian(sigma=0.7))
     f = theta(np.array([[0.0], [1.0], [2.0]]))
     move = np.array([1.0, 0.0, 0.0])
@@ -526,3 +527,26 @@ def test_kinks_of_a_kernel_between_points_that_are_parameters(name):
     assert found.is_differentiable is (not differ) and bool(differ) == (name in list(KINKED)[:5])
     assert found[Z] == pytest.approx(sides.mean(axis=0), abs=1e-5)
     assert ko.gradient(problem, criterion, [lam]).is_differentiable
+
+
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda g: cp.sum_squares(cp.pos(g)), None),
+        (cp.sum_squares, 0.27 / (2 * (0.12**2 + 0.27**2))),
+        (lambda g: cp.log_sum_exp(cp.pos(g)), 1 + np.exp(-0.27)),
+        (lambda g: cp.exp(cp.max(cp.abs(g))), np.exp(-0.27)),
+    ],
+    ids=["squares of parts", "squares", "log-sum-exp", "largest"],
+)
+def test_a_constraint_that_is_met_exactly_by_the_optimum_without_it(function, left):
+    """Its multiplier is 0, so that columns of the cone program within it cost nothing. Where they decide the slope, as
+    the part that is 0, the slope is not known: by rounding it was a third of what it is."""
+    b, m = np.array([-1.06, -0.28]), -0.41
+    theta, c = ko.Theta(ko.kernels.Linear()), cp.Parameter(value=float(function(cp.Constant(b / 2 - m)).value))
+    f = theta(np.eye(2))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(b - f) + ko.sum_squares(theta)), [function(f - m) <= c])
+    problem.solve()
+    found = ko.gradient(problem, f[1], [c])
+    assert not found.is_differentiable
+    assert found.one_sided[c] == (None if left is None else pytest.approx((left, 0.0), rel=1e-6, abs=1e-9))
