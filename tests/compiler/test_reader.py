@@ -77,7 +77,7 @@ def test_atoms(atom):
     for problem in itertools.islice(draws(atom), 6):
         try:
             solved(problem)
-        except (cp.error.SolverError, AssertionError, TypeError, NotImplementedError):  # cvxpy's own
+        except (cp.error.SolverError, AssertionError, TypeError, ValueError, NotImplementedError):  # cvxpy's own
             continue
         if problem.status != "optimal":
             continue
