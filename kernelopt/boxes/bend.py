@@ -79,7 +79,8 @@ class NormBounds(Units):
         f = theta_value(theta)
         self.coefficients = in_columns(f.coefficients)
         self.gram, self.terms = np.atleast_2d(Function.gram(f)), _terms(theta)
-        self.error = f._kernel._rounding(Inexact(f._centers)) + gamma(2 * len(f._centers) + 4)
+        of_kernel = f._kernel._rounding(Inexact(f._centers)) if len(f._centers) else 0.0
+        self.error = of_kernel + gamma(2 * len(f._centers) + 4)
 
     def norm(self, c: Array) -> float:
         return float(np.sqrt(max(c @ self.gram @ c, 0.0) + self.error * (np.abs(c) @ self.terms) ** 2))

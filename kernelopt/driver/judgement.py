@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import projection, representer, violations
-from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.attributes import dense
+from kernelopt.compiler.canonical_form import CanonicalForm
+from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver.diagnosis import Diagnosis, guides_of
@@ -24,6 +27,8 @@ from kernelopt.driver.strategy import Outcome, Task, without_answer
 from kernelopt.results.solution import Solution, Status
 from kernelopt.solvers import cvxpy_solvers
 from kernelopt.support import clock
+from kernelopt.support.cvxpy_parts import Inequality, jacobians
+from kernelopt.support.types import Array
 
 # Most steps into the constraints. Each leaves a violation of second order, so that 1e-6 becomes about 1e-12 in one
 # step; the others are a margin.
@@ -45,6 +50,7 @@ NOTHING_LEFT = 1e-12  # in units of the objective's data: a value that may be 0
 # In the same units: a value that solvers, accurate to 1e-8 of their own accord, may leave of an optimum of 0. Larger
 # numbers search for a point of value 0 more often, in vain; smaller ones keep what a solver left.
 LEFT = 1e-8
+SLACK = 1e-9  # relative to the terms of a constraint: slacks up to this may be rounding
 NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
 
 
@@ -108,8 +114,43 @@ def judged(
         function._distance = found.certificate.distance.get(theta)
     asked = Diagnosis if stopped else diagnose  # an answer that was interrupted is handed over at once
     outcome = _with_status(task, best, inverted, found.certificate, asked, known)
+    if outcome.point is not None and outcome.point.duals:
+        duals = _multipliers_within(reduction.form, outcome.point, found.certificate.absolute_gap)
+        outcome = replace(outcome, point=replace(outcome.point, duals=duals))
     guides = guides_of(reduction, found.own) if outcome.solution.certificate is not None else {}
     return replace(outcome, guides=guides, interrupted=stopped)
+
+
+def _multipliers_within(form: CanonicalForm, point: Iterate, gap: float) -> dict[int, tuple[Any, ...]]:
+    """The multipliers of constraints, of inequalities at most gap/slack, where the slack is more than rounding.
+
+    Multipliers that prove the gap have Σ multiplier·slack ≤ gap. Those of a solver may be others than these.
+    """
+    found = dict(point.duals)
+    place(form, point)
+    for constraint in form.outer.constraints:
+        (dual,) = found.get(constraint.id, (None,)) if isinstance(constraint, Inequality) else (None,)
+        if dual is None or not isfinite(gap):
+            continue
+        with np.errstate(all="ignore"):  # NaN at an end of a domain
+            slack = np.nan_to_num(-np.asarray(constraint.expr.value, dtype=float))
+            beyond = (slack > 0) & (np.asarray(dual) * slack > gap)
+            if not beyond.any():
+                continue
+            beyond &= slack > SLACK * _terms_of(constraint)
+            found[constraint.id] = (np.where(beyond, np.minimum(dual, gap / slack), dual),)
+    return found
+
+
+def _terms_of(constraint: Any) -> Array:
+    """|a|ᵀ|x| with the gradients a of both sides, and their values, for each entry of a constraint."""
+    total = np.zeros(constraint.shape)
+    for part in constraint.args:
+        total = total + np.abs(dense(part.value))
+        values = {v.id: np.abs(np.ravel(dense(v.value), order="F")) for v in part.variables()}
+        for number, slope in jacobians(part).items():
+            total = total + np.reshape(abs(slope).T @ values[number], part.shape, order="F")
+    return np.asarray(total)
 
 
 def _outcome(best: Candidate, solution: Solution, point: Iterate, may_grow: bool) -> Outcome:
@@ -135,9 +176,10 @@ def _is_recomputed(task: Task, point: Iterate) -> bool:
     Bv and ‖v‖ may differ from them where B restricts θ, and where coefficients are large enough to magnify rounding.
     """
     factors = task.reduction.factors.values()
-    if any(f.is_projected for f in factors) or task.goal.certify is not True or not task.is_continuous:
+    if any(f.is_projected for f in factors) or task.goal.certify is not True:
         return False
-    if task.reduction.is_restriction or not all(f.is_exact for f in factors):
+    # A point with integers is moved into its constraints before.
+    if task.is_continuous and (task.reduction.is_restriction or not all(f.is_exact for f in factors)):
         return True
     errors = certificates.errors_of_predictions(task.reduction, point)
     largest = max((float(e.max(initial=0.0)) for e in errors), default=0.0)

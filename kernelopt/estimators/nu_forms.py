@@ -98,7 +98,10 @@ class NuKernelClassifier(Classifier, KernelModel):
         self.intercept_, self.margin_ = 0.0 if b is None else float(b.value), float(rho.value)
         found = self.certificate_
         if self.margin_ <= 0 or (found is not None and found.upper >= 0):  # θ = 0 is as good, to rounding
-            remedy = "Take a larger nu." if nu < 1 else "No nu has one here: points of both classes are alike."
+            largest = most if self.fit_intercept else 1.0  # which has the largest margin
+            Problem(cp.Minimize(0.5 * sum_squares(theta) + short - largest * rho)).solve(tol=self.tol)
+            has_one = nu < largest and rho.value is not None and rho.value > 0
+            remedy = "Take a larger nu." if has_one else "No nu has one here: points of both classes are alike."
             raise OptionError(f"Expected a nu with a margin ρ > 0; for {nu!r} it is 0. {remedy}")
         return self
 

@@ -33,6 +33,10 @@ STRUCTURED = (
     "Expected parameters without structure; {} is {}, which cvxpy replaces by another. Take a parameter of its free "
     "entries."
 )
+IN_NUMBERS = (
+    "Expected a problem that cvxpy compiles with {} as a parameter; it puts numbers in the place of all of them where "
+    "one stands inside cp.quad_form. Write cp.sum_squares(R @ x), with P = RᵀR."
+)
 # The error of a gradient in units of the largest size of its terms: a multiple of the residuals of the adjoint system
 # and of the optimality conditions, what rounding becomes in systems of usual condition, and a part of √(trace that the
 # factor leaves out, relative), by which predictions move. Over random problems, differences between gradients after
@@ -172,7 +176,7 @@ class Refined:
             of_atoms |= dict.fromkeys(derivative.kinks)
             for p in group:
                 if p.id not in derivative.of_parameters and any(p is q for q in self._in_data):
-                    raise KernelOptError(STRUCTURED.format(p.name(), repr(p)))
+                    raise KernelOptError(_unknown(found, p))
                 if p.id in derivative.of_parameters:
                     gradients[p], sizes = (np.array(sign * a, dtype=float) for a in derivative.of_parameters[p.id])
                     errors[p] = np.full(p.shape, share * float(np.abs(sizes).max(initial=0.0)))
@@ -198,6 +202,12 @@ class Refined:
         own = self._groups[number]
         others = [p for p in self.chosen if not any(p is q for q in self._in_data)]
         return [*own, *others] if number == 0 else own
+
+
+def _unknown(found: Optimum, p: cp.Parameter) -> str:
+    """Why the compiled problem does not tell how it depends on a parameter."""
+    known = {number for number in found.data.data.program.param_id_to_col if number >= 0}
+    return STRUCTURED.format(p.name(), repr(p)) if known else IN_NUMBERS.format(p.name())
 
 
 def _require_known(answer: SolvedProblem, chosen: list[cp.Parameter]) -> None:
@@ -307,7 +317,7 @@ def variable_changes(answer: SolvedProblem, deltas: Mapping[cp.Parameter, Array]
     found = solution_map.at_optimum(answer.form, answer.reduction, answer.point, wanted)
     for p in wanted:
         if p.id not in found.data.data.program.param_id_to_col:
-            raise KernelOptError(STRUCTURED.format(p.name(), repr(p)))
+            raise KernelOptError(_unknown(found, p))
     x = solution_map.moved(found, {p.id: np.asarray(deltas[p], dtype=float) for p in wanted})
     variables = answer.stated.variables()
     changes = {}

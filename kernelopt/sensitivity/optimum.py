@@ -266,7 +266,7 @@ def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...],
     extra = np.zeros(n)
     for span, nu in zip(spans, point.multipliers(), strict=True):
         near[span.columns] = span.B @ span.w
-        q[span.columns] += nu.reshape(len(span.columns), -1)
+        q[span.columns] += nu.reshape(span.columns.shape)
         known[span.columns] = True
     near[data.t], known[data.t] = point.t, True
     q[data.t] -= _multipliers_of_norms(form, spans, point)
@@ -307,7 +307,7 @@ def _starts(
     costs, shares = data.c + data.A.T @ np.where(balls, 0.0, z), []
     for link, span, nu in zip(form.predictions, spans, point.multipliers(), strict=True):
         plain = [j for j, norm in form.norms_of(link.theta).items() if norm.is_plain]
-        gain = float(np.linalg.norm(span.B.T @ nu.reshape(len(span.columns), -1)))
+        gain = float(np.linalg.norm(span.B.T @ nu.reshape(span.columns.shape)))
         cost = float(costs[data.t[plain[0]]]) if len(plain) == 1 and not span.centers else 0.0
         shares.append(gain / cost if cost > 0 else np.inf)
     tried = set()
@@ -369,7 +369,7 @@ def _multipliers_of_norms(form: CanonicalForm, spans: tuple[Span, ...], point: I
             np.ravel(image @ norm.right.T) / (length or 1.0)
             for (_, norm), (image, length) in zip(mine, images, strict=True)
         ]
-        target = np.ravel(span.B.T @ nu.reshape(len(span.columns), -1))
+        target = np.ravel(span.B.T @ nu.reshape(span.columns.shape))
         if mine and len(target):
             found[[j for j, _ in mine]] = nnls(np.column_stack(columns), target)[0]
     return found

@@ -20,6 +20,7 @@ from kernelopt.results.solution import Status
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array
 
+MORE = 2  # boxes for each integer that are looked at with the finer gap: those beside the best point
 INTEGRAL = 1e-6  # an entry this near to an integer is not cut there: the relaxation is solved again with it fixed
 
 
@@ -46,14 +47,17 @@ class Searched(NamedTuple):
 
 
 def search(
-    relaxed: Callable[[Array, Array], Relaxed], lower: Array, upper: Array, gap: Callable[[float], float]
-) -> Searched:
+    relaxed: Callable[[Array, Array], Relaxed], lower: Array, upper: Array, gap: Callable[[float], float],
+    finer: Callable[[float], float] | None = None,
+) -> Searched:  # fmt: skip
     """The best integer point of a box; bounds may be infinite.
 
     relaxed : solves the relaxation on a box, raises OutOfTimeError where there is no time for it
-    gap : for the value of a point, by how much the optimum may be below it
+    gap : for the value of a point, by how much the optimum may be below it; with a smaller `finer` gap a few more boxes
+        are looked at, as a gap that is small beside the data may be all of the value
     """
     numbers, best, given_up = count(), Searched(Status.INFEASIBLE), inf
+    spare = 0 if finer is None else MORE * len(lower)
     open_boxes: list[tuple[float, int, Array, Array]] = [(-inf, next(numbers), lower, upper)]
 
     def keep(found: Relaxed) -> None:
@@ -64,13 +68,15 @@ def search(
             best = Searched(Status.OPTIMAL, found.kept, found.value)
 
     def counts(bound: float) -> bool:
-        return not bound >= best.value - gap(best.value)
+        wide = not bound >= best.value - gap(best.value)
+        return wide or (spare > 0 and finer is not None and not bound >= best.value - finer(best.value))
 
     while open_boxes:
         bound, _, low, high = heapq.heappop(open_boxes)
         if not counts(bound):
             given_up = min(given_up, bound)
             break
+        spare -= bound >= best.value - gap(best.value)
         try:
             found = relaxed(low, high)
             if found.status == Status.INFEASIBLE:

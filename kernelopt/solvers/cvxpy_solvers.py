@@ -409,7 +409,9 @@ def _by_branch_and_bound(
         point = _ClarabelPoint(raw, without=added, status=None if status == Status.OPTIMAL else "AlmostSolved")
         return branch_and_bound.Relaxed(status, x[first : first + n], raw.obj_val, bound, point)
 
-    answer = branch_and_bound.search(on_box, lower, upper, lambda value: GAP * tol * max(1.0, abs(value)))
+    answer = branch_and_bound.search(
+        on_box, lower, upper, lambda value: GAP * tol * max(1.0, abs(value)), lambda value: GAP * tol * abs(value)
+    )
     stats = CvxpyStats(BRANCH_AND_BOUND, solve_time=clock.now() - began)
     bound = found.offset + added + kappa * answer.bound
     if answer.kept is None:
@@ -493,6 +495,7 @@ def _scaled(
     linear = "q" if data.get("q") is not None else "c"
     P = data.get("P")
     kappa = sigma * units[1] if units else _objective_unit(found, sigma, linear, penalized)
+    kappa = kappa or 1.0  # of costs so small that their products underflow
     for name in bounds:
         data[name] = data[name] / sigma
     data[linear] = data[linear] * (sigma / kappa)

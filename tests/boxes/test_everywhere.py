@@ -545,3 +545,15 @@ def test_a_box_with_too_few_columns_is_named():
         "This happened at points of the box [0, 3] of ko.everywhere, which has 1 column. Its corners have one number "
         "per column, such as [0, 0] and [1, 1]."
     ]
+
+
+@pytest.mark.parametrize(
+    "kernel", [ko.kernels.Gaussian(sigma=1.0), 2.0 * ko.kernels.RationalQuadratic(sigma=1.0, alpha=1.0)]
+)
+def test_beside_a_theta_that_is_held_at_0(kernel):
+    """It has no centers."""
+    theta = ko.Theta(kernel)
+    above = ko.everywhere(lambda P: theta(P) >= -1, 0.0, 1.0)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(np.array([[0.0], [1.0]])) - 1)), [ko.norm(theta) <= 0, above])
+    problem.solve()
+    assert problem.status == "optimal" and problem.value == pytest.approx(2.0) and problem.verify().passed

@@ -155,3 +155,27 @@ def test_logic_beside_cones(truth):
     value, problem = least([cp.Variable(boolean=True) for _ in range(3)])
     assert problem.status == "optimal" and problem.solver_stats.solver_name == "BRANCH_AND_BOUND"
     assert value == pytest.approx(min(known), rel=1e-6)
+
+
+@pytest.mark.parametrize(("M", "tol"), [(1e4, 1e-6), (1e7, 1e-6), (300.0, 1e-2)])
+def test_a_large_constant_beside_the_optimum(M, tol):
+    """16 is less than the tolerance of M², and 0 is attained."""
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Variable(boolean=True)
+    f = theta(np.array([[0.0], [1.0]]))
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [f[0] >= 4 - M * (1 - z)])
+    problem.solve(tol=tol)
+    assert (problem.status, problem.value, z.value) == ("optimal", 0.0, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("HIGHS" not in cp.installed_solvers(), reason="needs HiGHS")
+def test_predictions_of_a_theta_with_a_huge_norm():
+    """‖θ‖ = 1e6 without a norm in the problem: kernel values give other predictions than the factor."""
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(9, 1)), rng.normal(size=9)
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.6)), cp.Variable(boolean=True)
+    problem = ko.Problem(cp.Minimize(z), [cp.abs(theta(X) - y) <= z])
+    problem.solve(solver="HIGHS")
+    off = np.abs(theta.value(X) - y).max() - z.value
+    assert off > 1e-5 and problem.status == "optimal_inaccurate"
+    assert not problem.certificate.is_feasible and problem.certificate.violation == pytest.approx(off, rel=0.5)

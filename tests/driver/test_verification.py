@@ -575,3 +575,16 @@ def test_an_optimum_of_0_without_one_at_0(target):
     problem.solve()
     assert problem.status == "optimal" and abs(problem.value) < 1e-12
     assert problem.verify().passed
+
+
+@pytest.mark.parametrize("size", [1e2, 1e5])
+def test_multipliers_beside_an_optimum_of_0(size):
+    """A solver's multiplier of an inequality with slack is at most gap/slack: none that proves the gap is larger."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    constraint = cp.inv_pos(2 * size - ko.sum_squares(theta)) <= 1 / size
+    loss = cp.sum_squares(theta(np.array([[0.0], [1.0]])) - np.array([1.0, 2.0]))
+    problem = ko.Problem(cp.Minimize(loss), [constraint])
+    problem.solve()
+    slack = 1 / size - 1 / (2 * size - theta.value.norm**2)
+    assert problem.status == "optimal" and problem.verify().passed
+    assert 0 <= constraint.dual_value * slack <= problem.certificate.absolute_gap * (1 + 1e-9)

@@ -197,3 +197,21 @@ def test_a_margin_of_rounding_is_none():
     labels = np.sign(X[:, 0] * X[:, 1])
     with pytest.warns(), pytest.raises(OptionError, match="margin ρ > 0"):
         es.NuKernelClassifier(nu=0.3, kernel="linear").fit(X, labels)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("nu", [0.2, 0.99, 1.0])
+def test_no_margin_for_any_nu(nu):
+    """Each point has both labels, and a larger nu would not help."""
+    X, y = np.array([[1.0], [1.0], [2.0], [2.0]]), np.array([1, -1, 1, -1])
+    with pytest.raises(OptionError, match="No nu has one here: points of both classes are alike"):
+        es.NuKernelClassifier(nu=nu).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_margin_for_a_larger_nu():
+    """One point has both labels."""
+    X, y = np.array([[0.0], [0.0], [-1.0], [1.0]]), np.array([1, -1, 1, -1])
+    with pytest.raises(OptionError, match="Take a larger nu"):
+        es.NuKernelClassifier(nu=0.2, kernel="linear").fit(X, y)
+    assert es.NuKernelClassifier(nu=0.9, kernel="linear").fit(X, y).margin_ > 0

@@ -697,3 +697,34 @@ def test_units_of_a_constraint(k, loss):
         gradient = ko.gradient(problem, cp.sum_squares(at) + b, [lam, c])
         found.append([gradient[lam], gradient[c]])
     np.testing.assert_allclose(found[1], found[0], rtol=1e-7)
+
+
+def test_parameters_inside_a_quadratic_form_are_refused_by_name():
+    """cvxpy puts numbers in their place, and in that of all others; written as squares they stay."""
+    y, R = np.array([1.0, -0.5, 0.3]), np.array([[1.0, 0.2, 0.0], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]])
+    e, lam = cp.Parameter(value=0.1, name="e"), cp.Parameter(nonneg=True, value=0.5, name="lam")
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f, found = theta(np.array([[0.0], [1.0], [2.5]])), []
+    for loss in (lambda r: cp.quad_form(r, R.T @ R), lambda r: cp.sum_squares(R @ r)):
+        problem = ko.Problem(cp.Minimize(loss(y + e * np.ones(3) - f) + lam * ko.sum_squares(theta)))
+        problem.solve(tol=1e-9)
+        found.append(lambda p, of=problem: ko.gradient(of, f[0], [p])[p])
+    for p in (e, lam):
+        with pytest.raises(
+            ko.errors.KernelOptError, match=f"with {p.name()} as a parameter; it puts numbers.*cp.sum_squares"
+        ):
+            found[0](p)
+    K = theta.kernel(np.array([[0.0], [1.0], [2.5]]))
+    by_hand = K @ np.linalg.solve(R.T @ R @ K + 0.5 * np.eye(3), R.T @ R @ np.ones(3))
+    assert found[1](e) == pytest.approx(by_hand[0], rel=1e-6)
+
+
+def test_a_theta_that_is_held_at_0():
+    """d(b²)/dλ of Σ(b − y)² + λb², b = 3/(2 + λ), beside a θ of rank 0."""
+    for outputs in (None, 2):
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=outputs), cp.Variable()
+        lam, f = cp.Parameter(nonneg=True, value=0.1), theta(np.array([[0.0], [1.0]]))
+        loss = cp.sum_squares((f if outputs is None else f[:, 0]) + b - np.array([1.0, 2.0])) + lam * cp.square(b)
+        problem = ko.Problem(cp.Minimize(loss), [ko.sum_squares(theta) <= 0])
+        problem.solve()
+        assert ko.gradient(problem, cp.square(b), [lam])[lam] == pytest.approx(-18 / 2.1**3, rel=1e-6)

@@ -114,3 +114,25 @@ def test_a_point_without_a_bound_is_not_called_optimal():
     found = search(relaxed, np.zeros(1), np.ones(1), nothing_left)
     assert found.status == Status.OPTIMAL_INACCURATE and found.kept is not None
     assert found.bound <= 0.16 == pytest.approx(found.value)
+
+
+def test_a_gap_that_is_all_of_the_value():
+    """Of values 1e-7 beside data of 1, boxes beside the point are looked at, and no more."""
+    center, seen, wide = np.array([0.4, 0.4]), [], []
+
+    def relaxed(into):
+        def of_box(low, high):
+            into.append((low, high))
+            z = np.clip(center, low, high)
+            value = 1e-7 * float(np.sum(z**2)) if (low == high).all() else 0.0
+            return Relaxed(
+                Status.OPTIMAL, z + (0.2 if (low == 0).all() and (high == 1).all() else 0.0), value, 0.0, kept=z
+            )
+
+        return of_box
+
+    box = np.zeros(2), np.ones(2)
+    first = search(relaxed(wide), *box, lambda value: 1e-6)
+    found = search(relaxed(seen), *box, lambda value: 1e-6, lambda value: 1e-6 * value)
+    assert (first.value, found.value) == (pytest.approx(2e-7), 0.0)
+    assert len(wide) == 2 < len(seen) <= 2 + 2 * 2 + 2
