@@ -6,7 +6,7 @@ f(u, t, y) = Σⱼ hⱼ(sⱼ) + linear terms + g(t),   s = Eu + Fy
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,8 @@ from kernelopt.compiler.terms import Term
 from kernelopt.pieces.extremes import capped
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
+
+BALANCED = 1e-12  # relative: what rounding leaves of sums of slopes that balance a cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,22 @@ class Separable:
         if np.isinf(terms).any():
             return inf if not np.isneginf(terms).any() else 0.0
         return float(terms.sum() / (np.abs(terms).sum() or 1.0))
+
+    @cached_property
+    def is_bounded(self) -> bool:
+        """Whether −Σ h*(a) is a lower bound, for slopes a of the functions that balance linear costs, as y of eᶠ − yf.
+
+        One function of each prediction alone takes its cost: Eᵀa = −c_u and Fᵀa = −c_y.
+        """
+        a, alone = np.zeros(self.E.shape[0]), np.flatnonzero(np.diff(self.E.indptr) == 1)
+        owner, costly = np.full(self.E.shape[1], -1), np.flatnonzero(self.linear_u)
+        owner[self.E.indices[self.E.indptr[alone]]] = alone
+        rows = owner[costly]
+        if np.any(rows < 0):
+            return False
+        a[rows] = -self.linear_u[costly] / self.E.data[self.E.indptr[rows]]
+        left, terms = self.linear_y + self.F.T @ a, np.abs(self.linear_y) + abs(self.F).T @ np.abs(a)
+        return bool(np.all(np.abs(left) <= BALANCED * terms)) and isfinite(self.conjugate(a))
 
     def slopes(self) -> tuple[Array, Array]:
         """The interval of subgradients of each hⱼ."""

@@ -169,8 +169,10 @@ def may_be_unbounded(task: Task) -> bool:
     if outer is None or not form.has_cones or not _has_free_theta(form, outer):
         return False
     split = outer.split
-    if split is None or split.linear_u.any() or split.linear_y.any():
+    if split is None:
         return True
+    if split.linear_u.any() or split.linear_y.any():
+        return not split.is_bounded
     low, high = split.slopes()
     return bool(np.any(low > 0) or np.any(high < 0))
 

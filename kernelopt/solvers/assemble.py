@@ -102,9 +102,8 @@ def _shape(form: CanonicalForm, outer: Outer) -> Shape:
     known: Shape = notes["functions"]
     if lacks is not None:
         goal, rows = form.outer.objective, split.E.shape[0]
-        free = len(form.predictions) == 1 and isfinite(
-            least(goal.args[0], 1.0 if isinstance(goal, cp.Minimize) else -1.0)
-        )
+        sign = 1.0 if isinstance(goal, cp.Minimize) else -1.0
+        free = len(form.predictions) == 1 and (isfinite(least(goal.args[0], sign)) or split.is_bounded)
         return replace(known, lacks=lacks, lengths=lengths, nonconvex=nonconvex, machine=0, free=free, rows=rows)
     machine = known.machine if only is None and machines.is_at_hand(known.machine) else 0
     return replace(known, lengths=lengths, odd=only, machine=machine, nonconvex=nonconvex, shifted=shifted)

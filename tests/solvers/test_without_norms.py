@@ -104,3 +104,32 @@ def test_as_many_features_as_rows_in_blocks(loss):
     problem.solve(factorization="streamed", dtype="float32")
     assert problem.status == "optimal" and problem.value == pytest.approx(0, abs=1e-9)
     assert problem.solver_stats.solver_name in OURS
+
+
+# name: the loss of 40 rows with counts y, the solver, None where it is unbounded
+BALANCED = {
+    "counts": (lambda f, y: cp.sum(cp.exp(f) - cp.multiply(y, f)), "NEWTON"),
+    "gamma": (lambda f, y: cp.sum(cp.multiply(y + 0.5, cp.exp(-f)) + f), "NEWTON"),
+    "logistic": (lambda f, y: cp.sum(cp.logistic(f)) - 0.4 * cp.sum(f), "NEWTON"),
+    "hinge": (lambda f, y: cp.sum(cp.pos(1 - f)) + 0.5 * cp.sum(f), "INTERIOR_POINT"),
+    "a cost of one sign": (lambda f, y: cp.sum(cp.exp(f) + f), None),
+    "a cost beyond all slopes": (lambda f, y: cp.sum(cp.logistic(f)) - 2 * cp.sum(f), None),
+    "a cost of one row": (lambda f, y: cp.sum(cp.exp(f)) - np.sum(y) * f[0], "NEWTON"),
+}
+
+
+@pytest.mark.parametrize("name", BALANCED)
+def test_linear_costs_that_slopes_balance(name):
+    """Σ eᶠ − yf is at least Σ y − y log y: it needs no search for a direction in which it falls for ever."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), rng.poisson(1.0, 40).astype(float)
+    loss, solver = BALANCED[name]
+    theta, b, w = ko.Theta(ko.kernels.Linear()), cp.Variable(), cp.Variable(4)
+    problem = ko.Problem(cp.Minimize(loss(theta(X) + b, y)))
+    problem.solve()
+    by_hand = cp.Problem(cp.Minimize(loss(np.column_stack([X, np.ones(40)]) @ w, y)))
+    by_hand.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10)
+    assert problem.status == ("unbounded" if solver is None else "optimal") == by_hand.status
+    if solver is not None:
+        assert problem.value == pytest.approx(by_hand.value, rel=1e-7)
+        assert problem.solver_stats.solver_name == solver
