@@ -107,7 +107,7 @@ class Coupling:
     def predictions(self, x: Array) -> Array:
         """d = (Bₖvₖ), with one product for all outputs of a θ."""
         parts = [x[a:b] for a, b in pairwise(self.ends)]
-        if self._one_factor:
+        if self.one_factor:
             return np.asarray(self.blocks[0] @ np.column_stack(parts)).ravel(order="F")
         return np.concatenate([np.zeros(0), *(B @ v for B, v in zip(self.blocks, parts, strict=True))])
 
@@ -209,7 +209,7 @@ class Coupling:
         return self.E.nnz == self.m and bool(np.all(np.diff(self.E.indptr) == 1))
 
     @cached_property
-    def _one_factor(self) -> bool:
+    def one_factor(self) -> bool:
         """Whether several blocks are one matrix, as those of a θ with several outputs."""
         return len(self.blocks) > 1 and all(B is self.blocks[0] for B in self.blocks)
 
@@ -230,7 +230,7 @@ class Coupling:
 
     def _back(self, d: Array, y: Array) -> Array:
         parts = [d[a:b] for a, b in pairwise(self._rows)]
-        if self._one_factor:
+        if self.one_factor:
             return np.append(self.blocks[0].adjoint(np.column_stack(parts)).ravel(order="F"), y)
         return np.concatenate([*(B.adjoint(one) for B, one in zip(self.blocks, parts, strict=True)), y])
 
@@ -246,7 +246,7 @@ class Coupling:
     def _few(self) -> float:
         """The share of rows up to which an adjoint is made from theirs; 0 where that does not pay."""
         small = sum(B.size for B in self.blocks) < LARGE
-        return 0.0 if small or not self._one_each or self._one_factor else min(B.few for B in self.blocks)
+        return 0.0 if small or not self._one_each or self.one_factor else min(B.few for B in self.blocks)
 
     @cached_property
     def _adjoints(self) -> list[_Adjoint]:

@@ -75,7 +75,7 @@ def without_fixed_output(problem: Structured, pivots: Ints) -> FixedOutput | Non
     pivots : rows of B that are independent, as many as it has columns
     """
     K, B = len(problem.blocks), problem.blocks[0] if problem.blocks else None
-    if B is None or not (problem._one_factor and problem.orthonormal) or sp.issparse(problem.F) or not problem.R[0] > 0:
+    if B is None or not (problem.one_factor and problem.orthonormal) or sp.issparse(problem.F) or not problem.R[0] > 0:
         return None
     if len(np.unique(problem.R)) > 1 or len(pivots) != B.shape[1]:
         return None
