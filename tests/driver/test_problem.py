@@ -672,3 +672,13 @@ def test_kernel_values_whose_trace_overflows():
     problem = ko.Problem(cp.Minimize(cp.norm1(f - 1) + 1e-155 * ko.norm(theta)), [cp.sum(f) == 0.3])
     problem.solve()
     assert problem.status != "optimal"
+
+
+def test_solvers_whose_points_meet_no_constraint_leave_0():
+    """exp(‖θ‖²/1e-20) ≤ e: their tolerances are far above the room, and θ = 0 meets it."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    loss = cp.sum_squares(theta(np.array([[0.0], [1.0]])) - np.array([1.0, 2.0]))
+    problem = ko.Problem(cp.Minimize(loss), [cp.exp(ko.sum_squares(theta) / 1e-20) <= np.e])
+    problem.solve()
+    assert problem.status == "user_limit" and problem.value == 5.0 and theta.value.norm == 0
+    assert problem.certificate.lower <= 5.0 <= problem.certificate.upper
