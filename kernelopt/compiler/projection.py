@@ -181,6 +181,8 @@ def _tangents(reduction: Reduction, pieces: Pieces, point: Iterate, x: Array) ->
             if number in columns:
                 G[columns[number]] = dense(slope)
         tangents = sp.csr_array(G.T)[violated]
+        if not (np.isfinite(tangents.data).all() and np.isfinite(residual).all()):  # far outside
+            continue
         rows.append(tangents)
         is_curved = not constraint.expr.is_pwl()
         right.append(tangents @ x - (1 + is_curved) * np.ravel(residual, order="F")[violated])

@@ -325,8 +325,8 @@ class Convex(Work):
         if self.best is None and not self._is_settled() and not lacks_memory:  # a proof would take as much
             self._diagnose()
         over, claims = task.goal.seconds_left() <= 0, {attempt.claimed for attempt in self.attempts}
-        stopped = {str(Status.USER_LIMIT), str(Status.OPTIMAL_INACCURATE)}
-        limited = over or (bool(claims & stopped) and not task.reduction.is_restriction)
+        rough = {str(Status.USER_LIMIT), str(Status.OPTIMAL_INACCURATE)}
+        limited = over or (bool(claims & rough) and not task.reduction.is_restriction)
         if self.best is None and self.status not in NOTHING and limited:
             self._take_zero()
         if failure is not None and self.best is None and not (over or self.claims) and self.status not in NOTHING:

@@ -106,6 +106,7 @@ def require_setup_within(seconds: float, entries: int, sides: Iterable[int]) -> 
         raise OutOfTimeError
 
 
+@np.errstate(over="ignore", invalid="ignore")  # far outside slopes may be infinite
 def jacobians(expression: cp.Expression) -> dict[int, Any]:
     """∂(expression)/∂(variable), (entries of the variable, entries of the expression), by the variables' ids.
 
