@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import DataError, KernelError, OptionError
-from kernelopt.kernels import Kernel, as_kernel
+from kernelopt.kernels import Kernel, as_kernel, sparse_rows
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import derivative
 from kernelopt.kernels.kernel import MissingRuleError
@@ -53,8 +53,8 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
     kernelopt.errors.KernelError: FromFunction(<lambda>, psd=True) says that it is positive semidefinite; ...
     """
     kernel = as_kernel(kernel)
-    rows = kernel.rows(X)
-    others = rows[: max(1, len(rows) // 2)] if Z is None else kernel.rows(Z)
+    rows = sparse_rows.dense(kernel.rows(X))
+    others = rows[: max(1, len(rows) // 2)] if Z is None else sparse_rows.dense(kernel.rows(Z))
     columns = [kernel.domain.columns(points) for points in (rows, others)]
     if columns[0] != columns[1]:
         raise DataError(f"Expected X and Z with equally many columns; got {columns[0]} and {columns[1]}.")

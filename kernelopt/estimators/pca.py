@@ -16,6 +16,7 @@ from kernelopt.estimators.model import KernelModel, side_by_side, solved, take
 from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import every_row
 from kernelopt.kernels import Precomputed
+from kernelopt.kernels.sparse_rows import is_sparse, width
 from kernelopt.language.expressions import FeatureMatrix, Theta, norm
 from kernelopt.language.functions import Function
 from kernelopt.problem import Problem
@@ -97,6 +98,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
         if self.fit_inverse_transform and self._is_precomputed:
             raise OptionError("Expected a kernel of points for fit_inverse_transform; got 'precomputed'.")
         X = self._read(X)
+        if self.fit_inverse_transform and is_sparse(X):
+            raise OptionError(
+                f"Expected an array for fit_inverse_transform, which predicts all columns of X; got a sparse matrix of "
+                f"{width(X)} columns. Write X.toarray(), of the columns that matter."
+            )
         kernel, points = self._points(X, every_row(X))
         of_points = kernel
         if self._is_precomputed and self.center:

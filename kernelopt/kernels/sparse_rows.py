@@ -45,6 +45,10 @@ class SparseRow:
         return f"<{len(self.columns)} of {self.width} columns>"
 
 
+def _are_none(rows: Any) -> bool:
+    return isinstance(rows, np.ndarray) and rows.dtype == object and len(rows) == 0
+
+
 def stays_sparse(X: Any) -> bool:
     """Whether a matrix is sparse, and large enough to stay so."""
     if not sp.issparse(X) or X.ndim != 2:
@@ -72,10 +76,10 @@ def is_sparse(rows: Any) -> bool:
     return isinstance(rows, np.ndarray) and rows.dtype == object and len(rows) > 0 and type(rows[0]) is SparseRow
 
 
-def matrix(rows: Array) -> Any:
-    """The rows as one matrix, sparse or an array as they are."""
+def matrix(rows: Any) -> Any:
+    """The rows as one matrix, sparse or an array as they are; without columns where sparse rows are none."""
     if not is_sparse(rows):
-        return rows
+        return np.zeros((0, 0)) if _are_none(rows) else rows
     ends = np.cumsum([0, *(len(row.columns) for row in rows)])
     columns, values = (np.concatenate([getattr(row, name) for row in rows]) for name in ("columns", "values"))
     return sp.csr_array((values, columns, ends), shape=(len(rows), rows[0].width))
@@ -83,28 +87,30 @@ def matrix(rows: Array) -> Any:
 
 def dense(rows: Array) -> Array:
     """The rows as an array."""
-    return matrix(rows).toarray() if is_sparse(rows) else rows
+    return matrix(rows).toarray() if is_sparse(rows) else np.asarray(matrix(rows))
 
 
 def width(rows: Array) -> int:
     """The number of columns."""
-    return int(rows[0].width if is_sparse(rows) else rows.shape[1])
+    return int(rows[0].width if is_sparse(rows) else matrix(rows).shape[1])
 
 
 def terms(rows: Array) -> int:
     """The most terms of an inner product with one of the rows."""
-    return max(len(row.columns) for row in rows) if is_sparse(rows) else int(rows.shape[1])
+    return max(len(row.columns) for row in rows) if is_sparse(rows) else int(matrix(rows).shape[1])
 
 
 def are_nonzero(rows: Array) -> Bools:
     """The rows other than 0."""
-    return np.array([len(row.columns) > 0 for row in rows]) if is_sparse(rows) else (rows != 0).any(axis=1)
+    return np.array([len(row.columns) > 0 for row in rows]) if is_sparse(rows) else (matrix(rows) != 0).any(axis=1)
 
 
 def inner_products(X: Any, Z: Any | None) -> Array:
     """xᵢᵀzⱼ of rows, or of matrices; Z = X where Z is None, and the answer is symmetric then."""
     left = matrix(X)
     right = left if Z is None else matrix(Z)
+    if not left.shape[0] or not right.shape[0]:
+        return np.zeros((left.shape[0], right.shape[0]))
     if not sp.issparse(left) and not sp.issparse(right):
         return np.asarray(left @ right.T)  # numpy evaluates X Xᵀ by a symmetric product
     if not sp.issparse(left):
@@ -129,3 +135,10 @@ def stacked(blocks: list[Array]) -> Array:
     blocks = [b for b in blocks if len(b)] or blocks[:1]
     some = any(map(is_sparse, blocks))
     return np.concatenate([sparse_rows(b) if some and b.ndim == 2 else b for b in blocks])
+
+
+def rows_of_sparse(X: Any) -> Any:
+    """The rows of a sparse matrix, as an array where it is small; what else is given, as it is."""
+    if not sp.issparse(X):
+        return X
+    return sparse_rows(X) if stays_sparse(X) else X.toarray()

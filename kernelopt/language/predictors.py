@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.errors import DataError, DataTypeError, KernelOptError
+from kernelopt.kernels.sparse_rows import rows_of_sparse
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import Prediction, ThetaLeaf
 from kernelopt.support.cvxpy_parts import AddExpression, Leaf, MulExpression
@@ -116,7 +117,8 @@ class Predictor:
     """
 
     def __init__(self, f: Any, X: Any, *others: Any) -> None:
-        points = (X, *others)
+        points = tuple(map(rows_of_sparse, (X, *others)))
+        X = points[0]
         for part in points:
             if not hasattr(part, "__getitem__") or not hasattr(part, "__len__") or getattr(part, "ndim", 1) == 0:
                 raise DataTypeError(f"Expected arrays with a row for each point; got {type(part).__name__}.")
@@ -153,13 +155,13 @@ class Predictor:
 
     def __call__(self, X: Any, *others: Any) -> Array:
         """The values at new points, an entry (or row) for each; `others` are the other arrays in their order."""
-        points = (X, *others)
+        points = tuple(map(rows_of_sparse, (X, *others)))
         if len(points) != self._count:
             raise DataError(
                 f"Expected {self._count} arrays, those that the predictor was made with; got {len(points)}."
             )
         if others:
-            _require_as_many(points, len(X))
+            _require_as_many(points, len(points[0]))
         return np.asarray(self._node.at(points))
 
     def _check(self, expected: Array, points: Points) -> None:

@@ -228,9 +228,9 @@ class _Decoder:
         if not isinstance(value, dict):
             return value
         kind = value.get("kind")
-        if kind in ("array", "strings"):
+        if kind in ("array", "strings", "sparse"):
             points = self.points(value)
-            if isinstance(points, np.ndarray) and not np.isfinite(_numbers(points)).all():
+            if kind == "array" and not np.isfinite(_numbers(points)).all():
                 raise FormatError("Expected finite parameters of a kernel; got NaN or infinity.")
             return points
         if kind == "list":

@@ -114,8 +114,8 @@ def _kinks_in_points(found: Optimum, links: Sequence[PredictionLink], chosen: li
     """The kernels with a kink between two points that a chosen parameter holds, in the problem or the criterion."""
     kinks = dict[str, None]()
     for link in found.form.predictions:
-        rows = [one.rows.points for one in (link, *links) if one.theta is link.theta]
-        if all(points.dtype.kind == "i" for points in rows):
+        rows = [one.rows.points for one in (link, *links) if one.theta is link.theta and len(one.rows.points)]
+        if rows and all(points.dtype.kind == "i" for points in rows):
             at = kinks_in_points(link.theta.kernel, *2 * [np.concatenate(rows)])
             kinks |= {name: None for p, name in at if any(p is q for q in chosen)}
     return [*kinks]

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DataTypeError, FormatError, KernelError
-from kernelopt.estimators import KernelClassifier, KernelRegressor
+from kernelopt.errors import DataError, DataTypeError, FormatError, KernelError, OptionError
+from kernelopt.estimators import KernelClassifier, KernelPCA, KernelRegressor
 from kernelopt.kernels import sparse_rows
 from kernelopt.kernels.domains import distinct, stack
 
@@ -179,12 +179,42 @@ def test_what_has_no_rule():
         ko.kernels.Linear()(data(), data(d=31))
 
 
-def test_files(tmp_path):
+@pytest.mark.parametrize("name", ["linear", "polynomial", "cosine", "gaussian"])
+def test_combinations_of_rows_alone(name):
+    """There is no row of a point, of whose number of columns nothing is known."""
+    X, values = data(), []
+    for points in (X, X.toarray()):
+        theta = ko.Theta(KERNELS[name])
+        mean = np.full((1, 15), 1 / 15) @ ko.FeatureMatrix(points, KERNELS[name])
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(mean @ theta - 1) + ko.sum_squares(theta)))
+        problem.solve()
+        assert problem.status == "optimal" and problem.verify().passed
+        values.append(problem.value)
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("made", [lambda k, X: k, lambda k, X: k.centered(X), lambda k, X: k.cached(X)])
+def test_files(tmp_path, made):
     X = data()
-    f = ko.Function(ko.kernels.Gaussian(sigma=1.0), X, np.arange(15.0))
+    f = ko.Function(made(ko.kernels.Gaussian(sigma=1.0), X), X, np.arange(15.0))
     ko.save(tmp_path / "f.zip", f=f)
     again = ko.load(tmp_path / "f.zip")["f"]
     assert sparse_rows.is_sparse(again._centers) and np.array_equal(again(X), f(X))
+
+
+def test_predictors_and_the_check_of_kernels():
+    X, theta = data(), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - 1) + ko.sum_squares(theta))).solve()
+    for f in (theta(X) + 1, lambda P: theta(P) + 1):
+        predictor = ko.Predictor(f, X)
+        assert predictor(X[:4]) == pytest.approx(theta.value(X.toarray()[:4]) + 1, abs=1e-12)
+    ko.testing.check_kernel(ko.kernels.Gaussian(sigma=1.0), X)
+
+
+def test_the_way_back_of_principal_components_needs_an_array():
+    assert KernelPCA(2).fit(data()).transform(data()).shape == (15, 2)
+    with pytest.raises(OptionError, match="predicts all columns of X; got a sparse matrix of 30 columns"):
+        KernelPCA(2, fit_inverse_transform=True).fit(data())
 
 
 @pytest.mark.parametrize(

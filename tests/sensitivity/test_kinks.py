@@ -527,6 +527,7 @@ def test_kinks_of_a_kernel_between_points_that_are_parameters(name):
     assert found.is_differentiable is (not differ) and bool(differ) == (name in list(KINKED)[:5])
     assert found[Z] == pytest.approx(sides.mean(axis=0), abs=1e-5)
     assert ko.gradient(problem, criterion, [lam]).is_differentiable
+    assert ko.gradient(problem, ko.sum_squares(theta), [Z]).is_differentiable is (not differ)
 
 
 @pytest.mark.parametrize(
