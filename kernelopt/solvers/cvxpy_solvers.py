@@ -190,6 +190,7 @@ CLARABEL_STATUSES = {
 }  # fmt: skip
 # The accuracy of a relaxation that Clarabel does not solve better, and what counts as almost solved, of the tolerance.
 SOLVED, ALMOST = 1e-2, 1e-1
+AS_IT_IS = {"equilibrate_enable": False}  # the data are in units of their own, and Clarabel's may stall on a box
 WIDE = 100.0  # intervals of integers longer than this are moved to where the relaxation puts them
 GAP = 0.5  # of the tolerance: what branch and bound may leave, beside the accuracy of its relaxations
 
@@ -394,7 +395,7 @@ def _by_branch_and_bound(
 
     def on_box(lower: Array, upper: Array) -> branch_and_bound.Relaxed:
         boxed, added = integer_boxes.boxed(found, first, lower, upper, pins)
-        for accuracy in (ours, ours | _clarabel(tol * SOLVED) | _reduced(tol * ALMOST)):
+        for accuracy in (ours, ours | AS_IT_IS, ours | _clarabel(tol * SOLVED) | _reduced(tol * ALMOST)):
             raw = boxed.answer(relaxed.problem, {"warm_start": False}, accuracy, deadline - clock.now())
             if str(raw.status) in ("CallbackTerminated", "MaxTime"):
                 raise OutOfTimeError

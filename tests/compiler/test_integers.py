@@ -179,3 +179,18 @@ def test_predictions_of_a_theta_with_a_huge_norm():
     off = np.abs(theta.value(X) - y).max() - z.value
     assert off > 1e-5 and problem.status == "optimal_inaccurate"
     assert not problem.certificate.is_feasible and problem.certificate.violation == pytest.approx(off, rel=0.5)
+
+
+def test_a_box_on_which_the_relaxation_stalls():
+    """Clarabel's own units end at 12.6 on the box z = 0, whose optimum is that of the problem."""
+    X, y = np.array([[3.562], [2.124], [1.12], [-3.161]]), np.array([-0.374, -0.276, -0.633, -1.784])
+    values = []
+    for M in (1e3, 1e4):
+        theta, z = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), cp.Variable(boolean=True)
+        f = theta(X)
+        loss = cp.sum(cp.abs(y - f)) + 0.22 * ko.sum_squares(theta)
+        problem = ko.Problem(cp.Minimize(loss), [f[0] >= 2 - M * (1 - z), f[3] <= -1 + M * z])
+        problem.solve()
+        assert problem.status == "optimal" and z.value == 0
+        values.append(problem.value)
+    assert values[0] == pytest.approx(values[1], rel=1e-9)
