@@ -137,7 +137,7 @@ class Vectors:
 
 
 class SparseVectors(Vectors):
-    """The same; rows of a large sparse matrix stay sparse."""
+    """Points are the rows of a real matrix; those of a large sparse one stay sparse, as `SparseRow` objects."""
 
     def rows(self, X: Any, owner: str) -> Array:
         if is_sparse(X):
