@@ -682,3 +682,13 @@ def test_solvers_whose_points_meet_no_constraint_leave_0():
     problem.solve()
     assert problem.status == "user_limit" and problem.value == 5.0 and theta.value.norm == 0
     assert problem.certificate.lower <= 5.0 <= problem.certificate.upper
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e-300])
+def test_costs_whose_products_underflow(size):
+    """The size of the objective is 0 in double precision, and θ = 0 is optimal to that."""
+    theta, r = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    short = cp.sum(cp.pos(r - theta(np.array([[0.0], [1.0]]))))
+    problem = ko.Problem(cp.Minimize(size * short - size * r * 2 + 0.5 * ko.sum_squares(theta)))
+    assert problem.solve() == pytest.approx(0.0, abs=1e-150)
+    assert problem.certificate.lower <= 0 <= problem.certificate.upper
