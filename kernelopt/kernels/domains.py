@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
 from kernelopt.kernels.sources import from_arrow, gathered, is_lazy, refuse_masked
-from kernelopt.kernels.sparse_rows import is_sparse, sparse_rows, stacked, stays_sparse, width
+from kernelopt.kernels.sparse_rows import dense, is_sparse, sparse_rows, stacked, stays_sparse, width
 from kernelopt.support.types import Array, Ints
 
 Names = tuple[str, ...] | tuple[int, ...] | None
@@ -119,7 +119,7 @@ class Vectors:
     name = "vectors"
 
     def rows(self, X: Any, owner: str) -> Array:
-        X = real_array(gathered(X, owner), f"the data given to {owner}")
+        X = dense(X) if is_sparse(X) else real_array(gathered(X, owner), f"the data given to {owner}")
         if X.ndim != 2:
             raise DataError(
                 f"{owner} expects a matrix with one point per row, of shape (n_points, n_columns); got "

@@ -135,10 +135,3 @@ def stacked(blocks: list[Array]) -> Array:
     blocks = [b for b in blocks if len(b)] or blocks[:1]
     some = any(map(is_sparse, blocks))
     return np.concatenate([sparse_rows(b) if some and b.ndim == 2 else b for b in blocks])
-
-
-def rows_of_sparse(X: Any) -> Any:
-    """The rows of a sparse matrix, as an array where it is small; what else is given, as it is."""
-    if not sp.issparse(X):
-        return X
-    return sparse_rows(X) if stays_sparse(X) else X.toarray()

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.errors import DataError, DataTypeError, KernelOptError
-from kernelopt.kernels.sparse_rows import rows_of_sparse
+from kernelopt.kernels.domains import SPARSE
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import Prediction, ThetaLeaf
 from kernelopt.support.cvxpy_parts import AddExpression, Leaf, MulExpression
@@ -117,7 +117,7 @@ class Predictor:
     """
 
     def __init__(self, f: Any, X: Any, *others: Any) -> None:
-        points = tuple(map(rows_of_sparse, (X, *others)))
+        points = tuple(map(_rows_of_sparse, (X, *others)))
         X = points[0]
         for part in points:
             if not hasattr(part, "__getitem__") or not hasattr(part, "__len__") or getattr(part, "ndim", 1) == 0:
@@ -155,7 +155,7 @@ class Predictor:
 
     def __call__(self, X: Any, *others: Any) -> Array:
         """The values at new points, an entry (or row) for each; `others` are the other arrays in their order."""
-        points = tuple(map(rows_of_sparse, (X, *others)))
+        points = tuple(map(_rows_of_sparse, (X, *others)))
         if len(points) != self._count:
             raise DataError(
                 f"Expected {self._count} arrays, those that the predictor was made with; got {len(points)}."
@@ -302,6 +302,11 @@ def _moved(part: Any, distance: float, rng: np.random.Generator) -> Array:
     rows = np.asarray(part[:MOVED])
     unit = np.maximum(np.abs(np.asarray(part)).max(axis=0), 1.0)
     return np.asarray(rows + distance * unit * rng.uniform(-1.0, 1.0, rows.shape))
+
+
+def _rows_of_sparse(part: Any) -> Any:
+    """The rows of a sparse matrix, which has no length; other arrays as they are."""
+    return SPARSE.rows(part, "ko.Predictor") if sp.issparse(part) else part
 
 
 def _require_as_many(points: Points, n: int) -> None:

@@ -118,7 +118,7 @@ def degenerate(found: Optimum) -> Degenerate:
             shape=(scaled.J.shape[0], len(ways)),
         )  # fmt: skip
     tiny = [-1 - j for j in shrunken(found, found.units)]
-    weak = np.isin(rows.owners, [way[3] for way in ways if way[2] == 0 and not found.unpriced[way[3]]])
+    weak = np.isin(rows.owners, [way[3] for way in ways if way[2] == 0 and way[3] >= 0 and not found.unpriced[way[3]]])
     unheld = rows.owners[weak & loose(data, system.J, found.z, rows.owners, active.NEAR * sizes[1])]
     return Degenerate(
         held, system, units, rows.owners, is_larger or bool(found.leaving), V, np.array([w[2] for w in ways]),

@@ -208,6 +208,11 @@ def test_predictors_and_the_check_of_kernels():
     for f in (theta(X) + 1, lambda P: theta(P) + 1):
         predictor = ko.Predictor(f, X)
         assert predictor(X[:4]) == pytest.approx(theta.value(X.toarray()[:4]) + 1, abs=1e-12)
+        with pytest.raises(DataTypeError, match="real and imaginary"):
+            predictor(X[:4] * 1j)
+    other = ko.Theta(ko.kernels.Laplacian(sigma=1.0))  # which takes arrays
+    ko.Problem(cp.Minimize(cp.sum_squares(other(X) - 1) + ko.sum_squares(other))).solve()
+    assert ko.Predictor(lambda P: 2 * other(P), X)(X[:4]) == pytest.approx(2 * other.value(X[:4]), abs=1e-12)
     ko.testing.check_kernel(ko.kernels.Gaussian(sigma=1.0), X)
 
 
