@@ -15,17 +15,17 @@ from kernelopt.support.types import Array, Ints
 BRACKET, NEWTON = 120, 60  # steps of the roots that projections on balls of other orders need
 
 
-def _length(x: Array, p: float = 2.0) -> Array:
+def length_of(x: Array, p: float = 2.0) -> Array:
     """‖xᵢ‖ₚ of each row, without over- or underflow."""
     size = np.abs(x).max(axis=1, initial=0.0)
     unit = np.where((size > 0) & np.isfinite(size), size, 1.0)
     return np.asarray(unit * np.linalg.norm(x / unit[:, None], p, axis=1))
 
 
-def _length_above(x: Array, p: float = 2.0) -> Array:
+def length_above(x: Array, p: float = 2.0) -> Array:
     """An upper bound on ‖xᵢ‖ₚ. Sums of powers are off by their rounding, which the root divides by p."""
     exact = p in (1.0, inf)
-    return _length(x, p) * (1 + gamma(x.shape[1] + 8) + (0.0 if exact else 64 * UNIT))
+    return length_of(x, p) * (1 + gamma(x.shape[1] + 8) + (0.0 if exact else 64 * UNIT))
 
 
 def dual_exponent(p: float) -> float:
@@ -46,16 +46,16 @@ class Radial(Family):
         return Radial(self.shape.take(which))
 
     def value(self, s: Array) -> Array:
-        return self.shape.of(_length(s))
+        return self.shape.of(length_of(s))
 
     def slope(self, s: Array) -> Array:
         """φ′(‖s‖)s/‖s‖, and 0 at s = 0."""
-        length = _length(s)
+        length = length_of(s)
         rate = self.shape.slopes(length)[0]
         return np.asarray(np.where(length > 0, rate / np.where(length > 0, length, 1.0), 0.0)[:, None] * s)
 
     def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
-        length = _length(s)
+        length = length_of(s)
         at_zero, unit = (length <= near)[:, None], s / np.where(length > 0, length, 1.0)[:, None]
         least, most = self.shape.slopes(length - near)[0], self.shape.slopes(length + near)[1]
         both = least[:, None] * unit, most[:, None] * unit
@@ -63,33 +63,33 @@ class Radial(Family):
         return np.where(at_zero, -high, np.minimum(*both)), high
 
     def highest(self, s: Array, e: Array) -> Array:
-        most = (_length_above(s) + _length_above(e)) * (1 + 2 * UNIT)
+        most = (length_above(s) + length_above(e)) * (1 + 2 * UNIT)
         value = self.shape.of(most)
         return np.asarray(value + self.shape.rounding(most, value))
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
         """(wφ)* does not decrease on lengths ≥ 0, so that the longest a counts."""
-        longest = _length_above(np.abs(a) + r)[:, None]
+        longest = length_above(np.abs(a) + r)[:, None]
         return self.shape.conjugate(longest, np.zeros_like(longest), low, high)
 
     def nearest(self, a: Array, w: Array) -> Array:
         """a shortened to the domain, a few roundings inside of it."""
         most = self.shape.ends(w)[1]
-        length = _length_above(a)
+        length = length_above(a)
         with np.errstate(all="ignore"):
             share = np.where(length > most, most / length * (1 - 2 * gamma(a.shape[1] + 12) - 128 * UNIT), 1.0)
         return np.asarray(share[:, None] * a)
 
     def prox(self, z: Array, tau: Array, w: Array) -> Array:
         """z/‖z‖ times the prox of (wφ)* at ‖z‖."""
-        length = _length(z)[:, None]
+        length = length_of(z)[:, None]
         return np.asarray(
             z * np.where(length > 0, self.shape.prox(length, tau, w) / np.where(length > 0, length, 1), 0)
         )
 
     def prox_slope(self, z: Array, tau: Array, w: Array) -> Jacobian:
         """βI + (ρ′ − β)ẑẑᵀ with ρ the prox at ‖z‖ and β = ρ/‖z‖; at z = 0, β = ρ′."""
-        length = _length(z)[:, None]
+        length = length_of(z)[:, None]
         safe = np.where(length > 0, length, 1.0)
         rate = self.shape.prox_slope(length, tau, w).d
         beta = np.where(length > 0, self.shape.prox(length, tau, w) / safe, rate)
@@ -111,6 +111,12 @@ def _root_of_power(z: Array, mu: Array, q: float) -> Array:
     return a
 
 
+def _within(z: Array, w: Array) -> Array:
+    """min(1, w/‖z‖₂) of each row."""
+    size = length_of(z)
+    return np.where(size > w, w / np.where(size > 0, size, 1.0), 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class RowNorm(Family):
     """h(s) = ‖s‖ₚ, 1 ≤ p ≤ ∞; (wh)*(a) = 0 where ‖a‖_q ≤ w, 1/p + 1/q = 1, else ∞. Reads pnorm, norm_inf."""
@@ -122,11 +128,11 @@ class RowNorm(Family):
         return True
 
     def value(self, s: Array) -> Array:
-        return _length(s, self.p)
+        return length_of(s, self.p)
 
     def slope(self, s: Array) -> Array:
         """sign(s)(|s|/‖s‖ₚ)^(p − 1); for p = ∞ one of the largest entries, 0 at s = 0."""
-        length = _length(s, self.p)[:, None]
+        length = length_of(s, self.p)[:, None]
         share = np.abs(s) / np.where(length > 0, length, 1.0)
         if self.p == inf:
             first = np.arange(s.shape[1]) == np.abs(s).argmax(axis=1)[:, None]
@@ -135,7 +141,7 @@ class RowNorm(Family):
 
     def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
         slope, size, near = self.slope(s), np.abs(s), near[:, None]
-        length = _length(s, self.p)[:, None]
+        length = length_of(s, self.p)[:, None]
         at_zero = size <= near if self.p == 1 else length <= near
         tied = (size >= length - near) & (self.p == inf)
         low, high = (
@@ -145,15 +151,15 @@ class RowNorm(Family):
         return np.where(at_zero, -1.0, low), np.where(at_zero, 1.0, high)
 
     def highest(self, s: Array, e: Array) -> Array:
-        return np.asarray((_length_above(s, self.p) + _length_above(e, self.p)) * (1 + 2 * UNIT))
+        return np.asarray((length_above(s, self.p) + length_above(e, self.p)) * (1 + 2 * UNIT))
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
         zero = np.zeros(len(a))
-        longest = _length_above((np.abs(a) + r) * (1 + 2 * UNIT), dual_exponent(self.p))
+        longest = length_above((np.abs(a) + r) * (1 + 2 * UNIT), dual_exponent(self.p))
         return Bounded(np.where(longest <= low, 0.0, inf), zero)
 
     def nearest(self, a: Array, w: Array) -> Array:
-        length = _length_above(a, dual_exponent(self.p))
+        length = length_above(a, dual_exponent(self.p))
         inside = 1 - 2 * gamma(a.shape[1] + 12) - 128 * UNIT
         share = np.where(length > w, w / np.where(length > 0, length, 1.0) * inside, 1.0)
         return np.asarray(share[:, None] * a)
@@ -165,14 +171,24 @@ class RowNorm(Family):
         """
         if self.p == 1:
             return np.clip(z, -w[:, None], w[:, None])
+        if self.p == 2:
+            return np.asarray(_within(z, w)[:, None] * z)
         if self.p != inf:
             return self._shortened(z, w)[0]
         return np.asarray(np.sign(z) * (np.maximum(np.abs(z) - self._level(z, w)[:, None], 0.0)))
 
     def prox_slope(self, z: Array, tau: Array, w: Array) -> Jacobian:
-        """For p = ∞, diag(busy) − gg′/n with g the signs of the n busy entries, where z is outside of the ball."""
+        """Where z is outside of the ball, for p = ∞ diag(busy) − gg′/n with g the signs of the n busy entries, for
+        p = 2 w(I − ẑẑᵀ)/‖z‖.
+        """
         if self.p == 1:
             return Jacobian.diagonal((np.abs(z) <= w[:, None]) * 1.0)
+        if self.p == 2:
+            share, size = _within(z, w)[:, None], length_of(z)[:, None]
+            unit = z / np.where(size > 0, size, 1.0)
+            return Jacobian(
+                np.repeat(share, z.shape[1], axis=1), unit[:, :, None], np.where(share < 1, -share, 0.0)[:, :, None]
+            )
         if self.p != inf:
             return self._bent(z, w)
         level = self._level(z, w)
@@ -190,15 +206,15 @@ class RowNorm(Family):
         unit = np.abs(z).max(axis=1, initial=0.0)
         unit = np.where(unit > 0, unit, 1.0)[:, None]
         size, target = np.abs(z) / unit, w / unit[:, 0]
-        outside = _length(size, q) > target
+        outside = length_of(size, q) > target
         a, low = size, np.full(len(z), -750.0)
         with np.errstate(all="ignore"):
-            high = np.clip((q - 1) * np.log(_length(size ** (self.p - 1), q) / target), -700.0, 750.0)
+            high = np.clip((q - 1) * np.log(length_of(size ** (self.p - 1), q) / target), -700.0, 750.0)
             log = high
             for step in range(BRACKET):
                 mu = np.exp(log)[:, None]
                 a = _root_of_power(size, mu, q)
-                excess = np.log(_length(a, q) / target)
+                excess = np.log(length_of(a, q) / target)
                 low, high = np.where(excess >= 0, log, low), np.where(excess <= 0, log, high)
                 if np.all(~outside | (np.abs(excess) <= 4 * UNIT) | (high - low <= 2 * UNIT * np.abs(log))):
                     break
@@ -235,7 +251,7 @@ class SecondOrderCone(Family):
         return np.array([0])
 
     def value(self, s: Array) -> Array:
-        return np.where(s[:, 0] >= _length_above(s[:, 1:]), 0.0, inf)
+        return np.where(s[:, 0] >= length_above(s[:, 1:]), 0.0, inf)
 
     def slope(self, s: Array) -> Array:
         """0, which is one inside."""
@@ -243,7 +259,7 @@ class SecondOrderCone(Family):
 
     def highest(self, s: Array, e: Array) -> Array:
         least = s[:, 0] - e[:, 0] - UNIT * np.abs(s[:, 0])
-        inside = least >= (_length_above(s[:, 1:]) + _length_above(e[:, 1:])) * (1 + 2 * UNIT)
+        inside = least >= (length_above(s[:, 1:]) + length_above(e[:, 1:])) * (1 + 2 * UNIT)
         return np.where(inside, 0.0, inf)
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
@@ -253,12 +269,12 @@ class SecondOrderCone(Family):
     def nearest(self, a: Array, w: Array) -> Array:
         """a with a longer or shorter first entry, a few roundings inside of the cone."""
         found = self.prox(a, w, w)
-        found[:, 0] = np.minimum(found[:, 0], -_length_above(found[:, 1:]) * (1 + 4 * UNIT))
+        found[:, 0] = np.minimum(found[:, 0], -length_above(found[:, 1:]) * (1 + 4 * UNIT))
         return np.where((self.highest(-a, 0 * a) == 0)[:, None], a, found)
 
     def prox(self, z: Array, tau: Array, w: Array) -> Array:
         """The projection on −K: with l = ‖(z₁, …)‖ and ρ = ½(l − z₀) that is (−ρ, ρz₁/l, …), where |z₀| < l."""
-        length, head = _length(z[:, 1:]), -z[:, 0]
+        length, head = length_of(z[:, 1:]), -z[:, 0]
         rho = np.clip(0.5 * (head + length), 0.0, None)
         inside, polar = head >= length, -head >= length
         share = np.where(length > 0, rho / np.where(length > 0, length, 1.0), 0.0)
@@ -267,7 +283,7 @@ class SecondOrderCone(Family):
 
     def prox_slope(self, z: Array, tau: Array, w: Array) -> Jacobian:
         """½[1, −ẑᵀ; −ẑ, (1 + κ)I − κẑẑᵀ] with ẑ = (z₁, …)/l and κ = −z₀/l; I inside of −K, 0 inside of K."""
-        length, head = _length(z[:, 1:]), -z[:, 0]
+        length, head = length_of(z[:, 1:]), -z[:, 0]
         safe = np.where(length > 0, length, 1.0)
         inside, polar = (head >= length), (-head >= length)
         kappa, between = head / safe, ~(inside | polar)

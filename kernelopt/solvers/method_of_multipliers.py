@@ -33,7 +33,7 @@ RANKS, SOME = (100, 300), 0.6
 # σ in units of the problem's steps: at first, its growth after a round that left more than SLOW of the gap, its largest
 # value, and what it is divided by after an inner problem that took too many steps.
 FIRST, GROWTH, SLOW, LARGEST, SHRINK = 3.0, 5.0, 0.05, 1e10, 16.0
-BACK = 0.02  # share of σ with which the next rank begins
+BACK = 0.002  # share of σ with which a problem with more columns begins
 # Rounds of one rank, Newton steps of one round, trials of a step length.
 ROUNDS, STEPS, TRIALS = 60, 40, 40
 # Systems of all rounds, after which another solver may do better; problems of 1000 rows take 10 to 300.
@@ -105,7 +105,12 @@ def _carried(found: RowPoint | None, old: RowProblem, new: RowProblem) -> RowPoi
     if found is None or old is new:
         return found
     x, b = (new.extended(part, old) for part in (found.point.x, found.b))
-    return balanced(new, RowPoint(replace(found.point, x=x), b, max(FIRST, BACK * found.scale), new.ends))
+    return balanced(new, RowPoint(replace(found.point, x=x), b, smaller(found.scale), new.ends))
+
+
+def smaller(scale: float) -> float:
+    """σ with which a problem with more columns begins."""
+    return max(FIRST, BACK * scale)
 
 
 def balanced(problem: RowProblem, found: RowPoint) -> RowPoint:
@@ -311,11 +316,11 @@ def judged(problem: RowProblem, state: InnerPoint) -> Point:
         losses += weighed(f.weight, here)
         gap += weighed(f.weight, here - f.family.value(rows.p[f.rows]))
         held += f.by_row(here, len(held))
-    over = np.maximum(held[~problem.of_t[problem.below]], 0.0)
-    off, sizes = np.abs(s[problem.equal]), problem.sizes[problem.below[~problem.of_t[problem.below]]]
+    over = np.maximum(held[~problem.apart[problem.below]], 0.0)
+    off, sizes = np.abs(s[problem.equal]), problem.sizes[problem.below[~problem.apart[problem.below]]]
     relative = np.concatenate([over / sizes, off / problem.sizes[problem.equal]])
     violation = max(violation, float(relative.max(initial=0.0)))
-    price += 2 * float(rows.multipliers[~problem.of_t[problem.below]] @ over)
+    price += 2 * float(rows.multipliers[~problem.apart[problem.below]] @ over)
     price += 2 * float(np.abs(rows.a[problem.equal]) @ off)
     lengths, of_lengths_dual = 0.0, 0.0
     gap -= float(state.lengths.b @ (x - state.lengths.p))

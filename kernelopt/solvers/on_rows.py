@@ -111,8 +111,11 @@ def started(problem: RowProblem, start: RowPoint | None) -> RowPoint | None:
     if len(start.point.x) - old[-1] != problem.q or np.any(np.diff(old) > np.diff(new)):
         return None
     x, b = _widened(start.point.x, old, new), _widened(start.b, old, new)
-    found = replace(start, point=replace(start.point, x=x), b=b, ends=new)
-    return found if np.isfinite(b).all() else method_of_multipliers.balanced(problem, found)
+    is_carried = not np.isfinite(b).all()
+    is_same = np.array_equal(old, new) and not is_carried
+    scale = start.scale if is_same else method_of_multipliers.smaller(start.scale)
+    found = replace(start, point=replace(start.point, x=x), b=b, scale=scale, ends=new)
+    return method_of_multipliers.balanced(problem, found) if is_carried else found
 
 
 def _widened(x: Array, old: Ints, new: Ints) -> Array:
@@ -138,9 +141,12 @@ def carried(
 
 
 def multipliers(problem: RowProblem, pieces: Pieces, found: RowPoint) -> Array:
-    """The multipliers of all rows: those of bounds on ‖θ‖ are what their share of b is beyond the slope."""
+    """The multipliers of all rows: those of bounds on ‖θ‖ are what their share of b is beyond the slope, those of
+    bounds that are sets follow from the multipliers in them."""
     a = found.point.a.copy()
-    a[problem.of_t] = 0.0
+    a[problem.apart] = 0.0
+    for level in problem.levels:
+        a[level.below] = level.multipliers(a)
     for one in problem.lengths:
         if one.bound >= 0:
             size = float(np.linalg.norm(found.b[one.columns]))

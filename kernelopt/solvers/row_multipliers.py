@@ -18,7 +18,8 @@ import scipy.sparse as sp
 
 from kernelopt.pieces.norms import SecondOrderCone
 from kernelopt.pieces.spectral import Schatten, Spectral
-from kernelopt.solvers.row_problem import RowFunctions, RowProblem, VectorNorm
+from kernelopt.solvers.row_functions import RowFunctions
+from kernelopt.solvers.row_problem import RowProblem, VectorNorm
 from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 

@@ -17,15 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm
-from kernelopt.compiler.level_sets import MANY
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
-from kernelopt.pieces.extremes import SumOfLargest
-from kernelopt.pieces.form import Group, Pieces
-from kernelopt.pieces.function import Family
-from kernelopt.pieces.norms import RowNorm, SecondOrderCone
+from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.pieces.spectral import Semidefinite
+from kernelopt.solvers.row_functions import MARGIN, Level, RowFunctions, functions_of
 from kernelopt.support.arithmetic import median
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
@@ -34,45 +30,8 @@ from kernelopt.support.types import Array, Ints
 # median's. Rows that no θ moves, as t ≥ 0, have no step of their own.
 STILL = 1e-8
 SMALL = 1e-3  # relative to the unit: constants of rows below it are no sizes
-# In units of a row's size: twice the violation at which an answer counts as one.
-MARGIN = 2e-9
 TURNS = 8  # of functions within functions
 LARGEST = 12  # order of a semidefinite cone up to which its second derivative is formed, with its order to the fourth
-
-
-@dataclass(frozen=True, eq=False)
-class RowFunctions:
-    """m functions of k rows of s each: weight·h in the objective, share·h in the row number `inside` of those below.
-
-    rows : (m, k); inside : (m,), −1 for none; hard : whether h is 0 or ∞
-    """
-
-    family: Family
-    rows: Ints
-    weight: Array
-    inside: Ints
-    share: Array
-    hard: bool = False
-
-    @cached_property
-    def is_smooth(self) -> bool:
-        return self.family.is_smooth
-
-    @cached_property
-    def is_nested(self) -> bool:
-        return bool(np.any(self.inside >= 0))
-
-    def weights(self, multipliers: Array) -> Array:
-        """ω = weight + share·(multiplier of its row), for the multipliers of rows below."""
-        if not self.is_nested:
-            return self.weight
-        inner = self.inside >= 0
-        return np.asarray(self.weight + np.where(inner, self.share * np.maximum(multipliers[self.inside], 0.0), 0.0))
-
-    def by_row(self, values: Array, count: int) -> Array:
-        """Σ share·values for each of `count` rows below."""
-        inner = self.inside >= 0
-        return np.bincount(self.inside[inner], (self.share * values)[inner], count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +60,8 @@ class RowProblem:
     """The problem of the module's formula.
 
     blocks, R : Bₖ (nₖ, rₖ) and Rₖ; E, F : (m, Σnₖ) and (m, q); shift : s₀; cost_d, cost_y : c for (Bₖvₖ) and y
-    below, equal : rows; of_t : rows in which t alone stands, which are no rows of this problem
+    below, equal : rows; apart : rows in which t alone stands, or one function alone that `functions` hold as a set, as
+    `levels` say; they are no rows of this problem
     lengths : norms with a cost or a bound that is no square; step : (m,), how far multipliers move with s, relative to
     σ; unit : a size of s
     columns_y : columns of the pieces' x that are y
@@ -116,9 +76,10 @@ class RowProblem:
     cost_y: Array
     constant: float
     functions: tuple[RowFunctions, ...]
+    levels: tuple[Level, ...]
     below: Ints
     equal: Ints
-    of_t: Array
+    apart: Array
     lengths: tuple[VectorNorm, ...]
     step: Array
     steps_v: Array
@@ -187,13 +148,13 @@ class RowProblem:
 
     @cached_property
     def linear(self) -> Ints:
-        """Numbers of the rows below without functions, in which not t alone stands."""
-        return np.setdiff1d(np.flatnonzero(~self.of_t[self.below]), self.nested)
+        """Numbers of the rows below without functions."""
+        return np.setdiff1d(np.flatnonzero(~self.apart[self.below]), self.nested)
 
     @cached_property
     def explicit(self) -> Array:
-        """Whether the multiplier of a row is an unknown: not for arguments of smooth functions, nor for rows of t."""
-        found = ~self.of_t
+        """Whether the multiplier of a row is an unknown: not for arguments of smooth functions, nor for rows apart."""
+        found = ~self.apart
         for f in self.functions:
             if f.is_smooth:
                 found[f.rows] = False
@@ -265,7 +226,7 @@ def lacks(form: CanonicalForm, pieces: Pieces) -> str | None:
         return norms
     if any(link.u is None for link in form.predictions):
         return "needs predictions of each θ"
-    functions = _functions(pieces, norms.rows)
+    functions = functions_of(pieces, norms.rows)
     return functions if isinstance(functions, str) else None
 
 
@@ -278,9 +239,12 @@ def row_problem(form: CanonicalForm, pieces: Pieces, factors: Mapping[Theta, Fac
     norms = _norms(form, pieces)
     if isinstance(norms, str):
         return norms
-    functions = _functions(pieces, norms.rows)
+    functions = functions_of(pieces, norms.rows)
     if isinstance(functions, str):
         return functions
+    apart = norms.rows.copy()
+    for level in functions[1]:
+        apart[level.below] = True
     blocks, columns, places, owners, at = [], [], [], [], 0
     for link in form.predictions:
         assert link.u is not None
@@ -299,8 +263,8 @@ def row_problem(form: CanonicalForm, pieces: Pieces, factors: Mapping[Theta, Fac
     spread = sp.csr_array((np.ones(len(u)), (u, place)), shape=(pieces.n, at))
     E, F = sp.csr_array(pieces.S @ spread), sp.csr_array(pieces.S[:, y])
     found = RowProblem(
-        tuple(blocks), np.zeros(len(blocks)), E, F, pieces.s0, spread.T @ pieces.c, pieces.c[y], pieces.c0, functions,
-        pieces.below, pieces.equal, norms.rows, (), np.ones(len(pieces.s0)), np.zeros(0), _unit(pieces), y,
+        tuple(blocks), np.zeros(len(blocks)), E, F, pieces.s0, spread.T @ pieces.c, pieces.c[y], pieces.c0,
+        *functions, pieces.below, pieces.equal, apart, (), np.ones(len(pieces.s0)), np.zeros(0), _unit(pieces), y,
     )  # fmt: skip
     within = np.flatnonzero(norms.within).tolist()
     tails = {j: int(np.searchsorted(y, pieces.columns[form.norms[j].t.id][0])) for j in within}
@@ -319,7 +283,7 @@ def _margins(problem: RowProblem, pieces: Pieces) -> Array:
     rows = problem.below[problem.nested]
     found[rows] = MARGIN * sizes[rows] * stated[rows]
     for f in problem.functions:
-        if f.hard:
+        if f.hard and len(f.family.heads):
             heads = f.rows[:, f.family.heads]
             found[heads] -= MARGIN * sizes[heads].max(axis=1, keepdims=True) * stated[heads]
     return found
@@ -387,45 +351,6 @@ def _bounds(pieces: Pieces, found: _Norms, owner: Ints, factor: Array) -> str | 
         if factor[row] > 0 and limit < found.limit[j]:
             found.limit[j], found.bound[j], found.factor[j] = limit, row, factor[row]
     return "needs positive bounds on ‖θ‖" if np.any(found.limit <= 0) else None
-
-
-def _functions(pieces: Pieces, of_t: Array) -> tuple[RowFunctions, ...] | str:
-    """The functions of all rows but those of t alone."""
-    found = []
-    for group in pieces.groups:
-        kept = np.flatnonzero(~of_t[group.rows[:, 0]])
-        if not len(kept):
-            continue
-        made = _of_group(group, kept)
-        if made is None:
-            return "needs functions that stand in one constraint each"
-        found.append(made)
-    for kind, k in sorted({(cone.kind, len(cone.rows)) for cone in pieces.cones}):
-        same = [cone for cone in pieces.cones if (cone.kind, len(cone.rows)) == (kind, k)]
-        family = SecondOrderCone() if kind == "soc" else Semidefinite(int(same[0].extra))
-        rows, ones = np.array([cone.rows for cone in same]), np.ones(len(same))
-        found.append(RowFunctions(family, rows, ones, np.full(len(rows), -1), 0 * ones, hard=True))
-    inner = [f for f in found if f.is_nested and not f.is_smooth]
-    nested = [f.family for f in inner]
-    if sum(len(f.rows) for f in inner if isinstance(f.family, Piecewise)) > MANY:
-        return "takes many steps for many losses with kinks within constraints or other losses"
-    if nested and any(isinstance(f.family, SumOfLargest) for f in found):
-        return "takes many steps for the largest of losses with kinks"
-    if any(isinstance(family, RowNorm) and 1 < family.p < inf for family in nested):
-        return "takes many steps for norms of other orders than 1, 2 and ∞ within functions"
-    return tuple(f for f in found if f.hard or f.is_nested or f.weight.any())
-
-
-def _of_group(group: Group, kept: Ints) -> RowFunctions | None:
-    W = sp.csr_array(group.weights[kept])
-    weight, inner = W[:, [0]].toarray().ravel(), sp.csr_array(W[:, 1:])
-    inner.eliminate_zeros()
-    counts = np.diff(inner.indptr)
-    if counts.max(initial=0) > 1:
-        return None
-    inside, share = np.full(len(kept), -1), np.zeros(len(kept))
-    inside[counts == 1], share[counts == 1] = inner.indices, inner.data
-    return RowFunctions(group.family.take(kept), group.rows[kept], weight, inside, share)
 
 
 def _with_norms(  # noqa: PLR0917

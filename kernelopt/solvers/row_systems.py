@@ -7,7 +7,10 @@ R + D + BᵀKB with a sparse K, and takes the least of
     alike     K = W ⊗ I, the same for all rows:  one eigendecomposition of BᵀB for all systems
     gradients K outputs of one B:  conjugate gradients, preconditioned by R + D + Bᵀ diag(tr Kᵢ/K) B, r × r, of this
               system or of an earlier one
-    columns   Cholesky, also of problems in which conjugate gradients took too many steps once
+    blocks    K outputs of one B that K couples row by row:  see `row_blocks`
+    columns   Cholesky
+
+Blocks and columns also take problems in which conjugate gradients took too many steps once.
 
 Small problems take one dense matrix for all.
 """
@@ -23,6 +26,7 @@ import scipy.linalg as sl
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from kernelopt.solvers import row_blocks
 from kernelopt.solvers.row_multipliers import Curvature, OfLengths
 from kernelopt.solvers.row_problem import RowProblem
 from kernelopt.support.properties import cached_property
@@ -44,9 +48,9 @@ LARGE = 600
 WIDEST = 12  # predictions that a part of K may connect so that it is factored by itself
 POSITIVE = 1e-12  # relative to the largest eigenvalue of a part of K: smaller ones are rounding
 # Conjugate gradients end where the residual, measured by the preconditioner, is that share of the first, or after
-# MOST steps, which take about as long as a Cholesky factor. A smaller share takes more of them than it saves Newton
+# MOST steps, which take up to half as long as a Cholesky factor. A smaller share takes more than it saves Newton
 # steps.
-ENOUGH, MOST = 1e-2, 100
+ENOUGH, MOST = 1e-2, 40
 # Steps of one system after which the next one has a preconditioner of its own, which takes as long as 10 to 20 steps.
 FRESH = 20
 JITTER = 1e-14  # relative to the largest diagonal entry, where a Cholesky factor breaks down; then 100 times that …
@@ -149,7 +153,8 @@ def solver(products: Products, found: Curvature, lengths: OfLengths, ridge: Arra
     of_v = _alike(products, inner, R) or _in_rows(products, inner, R)
 
     def directly() -> Solver:
-        return _with_columns(_bordered(problem, inner, of_v or _in_columns(problem, inner.K, R)), columns, T)
+        found = of_v or _in_blocks(products, inner, R) or _in_columns(problem, inner.K, R)
+        return _with_columns(_bordered(problem, inner, found), columns, T)
 
     if of_v is not None or not products.is_one or problem.p <= LARGE or products.is_stiff:
         return directly()
@@ -265,6 +270,19 @@ def _times(problem: RowProblem, R: Array, v: Array) -> Array:
     parts = [v[a:b] for a, b in pairwise(ends)]
     found = [[w * part for w, part in zip(row, parts, strict=True) if w] for row in R]
     return np.concatenate([np.sum(row, axis=0) if row else 0 * part for row, part in zip(found, parts, strict=True)])
+
+
+def _in_blocks(products: Products, inner: Reduced, R: Array) -> Solver | None:
+    """By `row_blocks`; None where K couples different rows, or columns take less time."""
+    problem = products.problem
+    count = len(problem.blocks)
+    if not products.is_one or not problem.p or np.any(R[0, 0] * np.eye(count) != R):
+        return None
+    parts, B = row_blocks.split(inner.K, count), problem.blocks[0]
+    if parts is None:
+        return None
+    in_columns = count**2 * problem.p * B.size / count / 2 + problem.p**3 / 6
+    return row_blocks.solver(parts, B, R[0, 0]) if row_blocks.cost(parts, *B.shape) < in_columns else None
 
 
 def _in_columns(problem: RowProblem, K: sp.csr_array, R: Array) -> Solver:

@@ -13,7 +13,7 @@ CONSTRAINTS = {
     "power": lambda f: cp.power(f[0] + 1, 0.3) >= -5,
     "geometric mean": lambda f: cp.geo_mean(f[:2] + 1) >= 0,
     "entropy": lambda f: cp.entr(f[0] + 1) >= -40,
-    "determinant": lambda f: cp.log_det(cp.diag(f[:2] + 1)) >= -50,
+    "determinant": lambda f: cp.log_det(cp.diag(f[:2] + 1)) >= -20,
     "inverse": lambda f: cp.inv_pos(f[0] + 1) <= 1e6,
     "divergence": lambda f: cp.kl_div(f[0] + 1, 1.0) <= 1e3,
 }

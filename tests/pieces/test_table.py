@@ -7,11 +7,12 @@ from check_function import check_function
 from mpmath import mpf
 
 from kernelopt.language.smooth import SmoothLoss
-from kernelopt.pieces import custom, elementary, extremes, norms, quadratics, spectral
+from kernelopt.pieces import bounds, custom, elementary, extremes, norms, quadratics, spectral
 
 M = 12  # functions, of each row
 RNG = np.random.default_rng(0)
 NEARLY = mpf(1e-13)  # relative: points of a prox are on the boundary of a cone
+RADII = np.exp(0.5 * RNG.normal(size=M))
 
 
 def xlogx(x, w):
@@ -184,8 +185,21 @@ ROWS = {
             norms.RowNorm(p), 4, PLAIN, lambda i, s, p=p: lengths(s, p),
             lambda i, a, w, p=p: inside(lengths(a, norms.dual_exponent(p) if p != 1.5 else 3) <= w),
         )
-        for p in (1.0, 1.5, 3.0, np.inf)
+        for p in (1.0, 1.5, 2.0, 3.0, np.inf)
     },
+    **{
+        f"ball of order {p}": (
+            bounds.Ball(p, RADII), 4, lambda s, p=p: s * (RADII / norms.length_of(s, p) / 1.5)[:, None],
+            lambda i, s, p=p: inside(lengths(s, p) <= mpf(RADII[i]) * (1 + NEARLY)),
+            lambda i, a, w, p=p: mpf(RADII[i]) * lengths(a, norms.dual_exponent(p) if p != 1.5 else 3),
+        )
+        for p in (1.0, 1.5, 2.0, 3.0, np.inf)
+    },
+    "interval": (
+        bounds.Between(-RADII, 2 * RADII), 1, lambda s: np.clip(s, -RADII[:, None], RADII[:, None]),
+        lambda i, s: inside(-RADII[i] * (1 + NEARLY) <= s[0] <= 2 * RADII[i] * (1 + NEARLY)),
+        lambda i, a, w: mpf(RADII[i]) * max(2 * a[0], -a[0]),
+    ),
     "maximum": (
         extremes.Largest(), 4, PLAIN,
         lambda i, s: max(*s, mpf(0)), lambda i, a, w: inside(min(a) >= 0 and sum(a) <= w),

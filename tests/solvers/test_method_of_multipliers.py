@@ -198,6 +198,26 @@ def a_squared_length_that_is_bounded(E):
     return cp.norm(y - f) + 0.1 * E.square(theta), [cp.sum_squares(f) <= 3, E.norm(theta) <= 2.5]
 
 
+@stated
+def rows_in_balls_of_several_orders(E):
+    theta, F = E.theta(3)
+    G = F + np.ones((N, 1)) @ cp.Variable((1, 3))
+    return cp.sum(cp.norm(Y - G, 2, axis=1)) + 0.2 * E.square(theta), [
+        2 * cp.norm(G[:6], 1, axis=1) <= 1, cp.abs(G[15, 0]) + 2 * cp.abs(G[15, 1]) <= 0.3,
+        cp.norm(G[6:12], "inf", axis=1) <= 0.3, cp.square(cp.norm(G[12], 2)) <= 0.2,
+        2 * cp.pos(cp.norm(G[13], 2) - 0.1) <= 0.2, cp.pnorm(G[14], 3) <= 0.4,
+    ]  # fmt: skip
+
+
+@stated
+def rows_in_intervals(E):
+    theta, F = E.theta(3)
+    pinball = cp.maximum(2 * F[:6, 1], -F[:6, 1])
+    return cp.sum(cp.norm(Y - F, 2, axis=1)) + 0.2 * E.square(theta), [
+        3 * cp.abs(F[:, 0]) <= 1.2, pinball <= 0.2, cp.huber(F[6:12, 1]) <= 0.1, cp.pos(F[12:, 1]) <= 0.3,
+    ]  # fmt: skip
+
+
 def by_hand(name):
     objective, constraints = STATED[name](ByHand())
     problem = cp.Problem(cp.Minimize(objective), constraints)
