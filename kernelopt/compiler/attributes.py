@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from kernelopt.errors import DataError
+from kernelopt.support.checks import shown
 from kernelopt.support.types import Array
 
 
@@ -72,7 +74,13 @@ def _marked(variable: cp.Variable, name: str) -> NDArray[np.bool_]:
     mask = np.zeros(variable.shape or (1,), dtype=bool)
     where = getattr(variable, name, ())
     if len(where):
-        mask[tuple(np.asarray(i, dtype=int) for i in where)] = True
+        try:
+            mask[tuple(np.asarray(i, dtype=int) for i in where)] = True
+        except IndexError:
+            raise DataError(
+                f"Expected positions of marked entries of {variable.name()} as one sequence for each of its axes, as "
+                f"[(0, 2)] for entries 0 and 2 of a vector; got {shown([tuple(i) for i in where])}."
+            ) from None
     return mask.reshape(variable.shape)
 
 

@@ -258,10 +258,18 @@ def _zeros(form: CanonicalForm, x: Any) -> list[Any] | None:
     is_definite = isinstance(x, DEFINITE) and all(map(_is_positive, x.args[1:]))
     if is_definite or (isinstance(x, (Power, PowerApprox)) and x.p.value > 1):
         e = x.args[0]
-        if e.is_nonneg() and not e.is_affine():
+        if e.is_nonneg() and not (e.is_affine() and _is_stated(form, e)):
             return _all_zero(form, [e])
+        if not _is_stated(form, e):
+            return None
         return [e == 0] if e.is_affine() and (is_definite or e.is_nonneg() or x.p.value == 2) else None
     return None
+
+
+def _is_stated(form: CanonicalForm, e: Any) -> bool:
+    """Whether no norm of θ stands in an expression, so that it may be an equation's side."""
+    norms = {norm.t.id for norm in form.norms}
+    return not any(v.id in norms for v in e.variables())
 
 
 def _all_zero(form: CanonicalForm, nodes: list[Any]) -> list[Any] | None:

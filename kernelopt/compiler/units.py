@@ -63,6 +63,11 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> SizesOfProble
     own = [(g.costs, *g.family.units()) for g in pieces.groups if isinstance(g.family, StatedFunction)]
     lengths = [np.broadcast_to(length, w.shape)[w > 0] for w, length, _ in own]
     sigma = typical(np.concatenate([rows.values, *lengths]), SMALL) or 1.0
+    if sigma * sigma == inf:
+        raise DataError(
+            f"Expected targets and bounds up to {LARGEST:g} times the coefficients beside them, so that a double holds "
+            f"squares of predictions; got {sigma:.3g}. Change units: multiply coefficients, or targets, by a constant."
+        )
     unit = np.full(pieces.n, sigma)
     unit[rows.of_u] = rows.data_unit or sigma
     linear = np.delete(pieces.c * unit, rows.of_t)

@@ -334,11 +334,19 @@ def _by_cvxpy(  # noqa: PLR0917
     status = STATUSES.get(solution.status, Status.USER_LIMIT)
     if solver in UNRELIABLE:
         status = Status.OPTIMAL_INACCURATE if status == Status.OPTIMAL else Status.USER_LIMIT
-    with np.errstate(all="ignore"):  # the point may be outside of the objective's domain
-        problem.unpack(solution)
+    _unpack(problem, solution)
     has_point = _is_placed(problem) and solution.status in cp.settings.SOLUTION_PRESENT
     status = status if has_point or not status.has_point else Status.USER_LIMIT
     return Answer(status, has_point, stats, bound=_told_bound(found, raw, kappa) if mixed else nan)
+
+
+@np.errstate(all="ignore")  # the point may be outside of the objective's domain
+def _unpack(problem: cp.Problem, solution: Any) -> None:
+    """Place a solution; diagonal variables get arrays: cvxpy can't index the sparse matrices that it makes of them."""
+    for variable in problem.variables():
+        if variable.attributes["diag"] and variable.id in solution.primal_vars:
+            solution.primal_vars[variable.id] = attributes.dense(solution.primal_vars[variable.id])
+    problem.unpack(solution)
 
 
 def _is_placed(problem: cp.Problem) -> bool:
@@ -362,7 +370,7 @@ def _make_definite(constraint: cp.constraints.PSD) -> None:
         return
     even = (v + np.swapaxes(v, -2, -1).conj()) / 2  # what cvxpy asks to be definite, also of a v that is not symmetric
     value = v + (attributes.definite(even, sign) - even)
-    variable.save_value(sp.diags_array(np.diagonal(value)) if variable.attributes["diag"] else value)
+    variable.save_value(value)
 
 
 def lacks_relaxation(problem: cp.Problem) -> str | None:
@@ -420,8 +428,7 @@ def _by_branch_and_bound(
     answer.kept.x = np.asarray(answer.kept.x) + origin / of_x
     solution = found.solution(answer.kept, (of_x, 1.0))
     solution.dual_vars = {}  # those of a box are none of the problem
-    with np.errstate(all="ignore"):
-        relaxed.problem.unpack(solution)
+    _unpack(relaxed.problem, solution)
     relaxed.take()
     has_point = _is_placed(problem)
     status = answer.status if has_point else Status.USER_LIMIT
@@ -464,7 +471,7 @@ def _place_inside(variable: cp.Variable) -> None:
     if variable.value is None or variable.is_complex() or not any(variable.attributes.values()):
         return
     value = attributes.nearest(variable, attributes.dense(variable.value))
-    variable.save_value(sp.diags_array(np.diagonal(value)) if variable.attributes["diag"] else value)
+    variable.save_value(value)
 
 
 def _in_units(

@@ -12,7 +12,7 @@ from stating import TIGHT
 
 import kernelopt as ko
 from kernelopt.compiler.residuals import relative_violation, residual
-from kernelopt.errors import DCPError, SolverError
+from kernelopt.errors import DataError, DCPError, SolverError
 from kernelopt.support.cvxpy_parts import in_real_numbers
 
 X = np.random.default_rng(0).normal(size=(8, 2))
@@ -242,3 +242,35 @@ def test_norms_of_high_order_do_not_underflow():
     problem.solve()
     interpolant = 1e-3 * np.sqrt(Y @ np.linalg.solve(ko.kernels.Gaussian(sigma=1.0)(X), Y))
     assert problem.value <= interpolant * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "constraint", [lambda z: z[0, 0] <= 0.2, lambda z: z[0, 0] == 0.2, lambda z: z[1] <= 0.1, lambda z: z[0, 1] <= 1]
+)
+def test_entries_of_a_diagonal_variable(constraint):
+    """cvxpy can't index the sparse matrix that it makes of its value."""
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable((2, 2), diag=True)
+    objective = cp.sum_squares(theta(X) + z[0, 0] - Y) + ko.sum_squares(theta) + cp.sum_squares(z - np.eye(2))
+    problem = ko.Problem(cp.Minimize(objective), [constraint(z)])
+    problem.solve()
+    w, d = cp.Variable(8), cp.Variable(2)
+    B = np.linalg.cholesky(ko.kernels.Gaussian(sigma=1.0)(X) + 1e-13 * np.eye(8))
+    other = cp.Problem(
+        cp.Minimize(cp.sum_squares(B @ w + d[0] - Y) + cp.sum_squares(w) + cp.sum_squares(d - 1)),
+        [constraint(cp.diag(d))],
+    )
+    assert problem.status == "optimal" and problem.value == pytest.approx(other.solve(solver="CLARABEL"), rel=1e-6)
+    assert z.value[0, 0] == pytest.approx(d.value[0], abs=1e-4) and z[1, 1].value == pytest.approx(d.value[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("small", [1e-160, 1e-300])
+def test_coefficients_whose_squares_underflow_are_refused(small):
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    with pytest.raises(DataError, match="times the coefficients beside them"):
+        ko.Problem(cp.Minimize(cp.norm1(small * theta(X) - Y) + ko.sum_squares(theta))).solve()
+
+
+def test_marked_entries_of_another_form_are_refused():
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(3, integer=[(0,), (1,)])
+    with pytest.raises(DataError, match=r"one sequence for each of its axes.*\[\(0,\), \(1,\)\]"):
+        ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta) + cp.sum_squares(z - 0.4))).solve()

@@ -245,3 +245,27 @@ def test_constants_whose_sum_overflows_stay_as_they_are(constants, bound):
 def test_no_rows_at_all():
     chain = restated._chain_of(cp.square(cp.Variable(0)) + np.zeros(0) <= np.ones(0))
     assert chain is None or chain.r.size == 0
+
+
+OF_ZEROS = {
+    "square and predictions": lambda n, f, b: cp.square(n) + cp.sum_squares(f) <= 0,
+    "largest": lambda n, f, b: cp.maximum(cp.square(n), cp.abs(b)) <= 0,
+    "cube and a square": lambda n, f, b: cp.power(n, 3) + cp.square(b) <= 0,
+    "modulus": lambda n, f, b: cp.abs(n) + cp.abs(b) <= 0,
+    "Huber": lambda n, f, b: cp.huber(2 * n) <= 0,
+    "twice": lambda n, f, b: cp.square(n) + cp.square(n) + cp.square(b) <= 0,
+}
+OF_BOTH = ("largest", "cube and a square", "modulus", "twice")  # b is 0, too
+
+
+@pytest.mark.parametrize("name", OF_ZEROS)
+def test_functions_of_the_norm_within_a_bound_of_0(name):
+    X, y = data()
+    theta, b = ko.Theta(KERNEL), cp.Variable()
+    f = theta(X)
+    losses = cp.norm1(y - f - b) + cp.square(b) + ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(losses), [OF_ZEROS[name](ko.norm(theta), f, b)])
+    problem.solve()
+    alone = cp.Problem(cp.Minimize(cp.norm1(y - b) + cp.square(b)), [b == 0] if name in OF_BOTH else [])
+    assert problem.status == "optimal" and problem.value == pytest.approx(alone.solve(solver="CLARABEL"), rel=1e-6)
+    assert not np.any(f.value)
