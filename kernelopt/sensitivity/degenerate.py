@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import APEX, BOUNDARY, Near
 from kernelopt.sensitivity.kkt import Length, Move, Span, System
-from kernelopt.sensitivity.optimum import Optimum, shrunken
+from kernelopt.sensitivity.optimum import NOTHING, Optimum, shrunken
 from kernelopt.sensitivity.unpriced import loose
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Bools, Ints
@@ -130,10 +130,10 @@ def degenerate(found: Optimum) -> Degenerate:
 
 def _unit_of_variables(found: Optimum) -> float:
     """The largest prediction or variable, where that is small beside constants: predictions of 1e-3 beside the 1 of
-    hinge losses leave slacks of 1e-6 that say something."""
+    hinge losses leave slacks of 1e-6 that say something. Where all of them are rounding of 0 they are no unit."""
     columns = np.concatenate([np.arange(0), *found.data.u, *found.data.y]).astype(int)
     size = float(np.abs(found.x[columns]).max(initial=0.0))
-    return min(found.units[0], size) if size > 0 else found.units[0]
+    return size if NOTHING * found.units[0] < size < found.units[0] else found.units[0]
 
 
 def dependencies(system: System, some: Ints) -> tuple[Array, bool]:

@@ -272,8 +272,10 @@ def _linearized(
     if not isinstance(at, cp.Expression):
         raise DataError(f"Expected `at`, the expression whose values the criterion takes; got {at!r}.")
     values = _values(problem, found, at)
-    value, slope = function(values.copy())
-    slope = np.asarray(slope, dtype=float)
+    told = function(values.copy())
+    if not isinstance(told, (tuple, list)) or len(told) != 2:
+        raise DataError(f"Expected the criterion to return (value, gradient); got {shown(told)}.")
+    value, slope = told[0], np.asarray(told[1], dtype=float)
     if np.ndim(value) != 0 or not np.isfinite(value) or slope.shape != at.shape or not np.isfinite(slope).all():
         raise DataError(
             f"Expected the criterion to return a number and its gradient, of shape {at.shape}, both finite; got "

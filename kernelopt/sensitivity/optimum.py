@@ -55,6 +55,8 @@ CROSSED = 1e-9
 MISSES = 3
 ROUNDING = 1e-12  # relative to the trace of a weight of ‖θM‖²: eigenvalues up to this count as 0
 EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step in double precision improves
+# Relative to slopes of the objective and right-hand sides: multipliers and predictions up to this are rounding of 0.
+NOTHING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,14 +247,28 @@ def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, d
 
 
 def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
-    """Units of slacks and of multipliers: the largest prediction or small right-hand side, the largest multiplier."""
-    return _unit_of_slacks(data, x), float(np.abs(z * data.row_norms).max(initial=0.0)) or 1.0
+    """Units of slacks and of multipliers: the largest prediction or small right-hand side, the largest multiplier.
+
+    Multipliers that are rounding of 0, as where all rows are inactive, are no unit: slopes of the objective are.
+    """
+    of_slacks, largest = _unit_of_slacks(data, x), float(np.abs(z * data.row_norms).max(initial=0.0))
+    slope = _slope(data, of_slacks)
+    return of_slacks, (largest if largest > NOTHING * slope else slope) or 1.0
+
+
+def _slope(data: StatedCones, of_slacks: float) -> float:
+    """A size of the objective's slopes."""
+    P = float(np.abs(data.P.data).max(initial=0.0))
+    return max(float(np.abs(data.c).max(initial=0.0)), P * of_slacks)
 
 
 def _unit_of_slacks(data: StatedCones, x: Array) -> float:
+    """1 where all right-hand sides are 0, and predictions are rounding of it."""
     u = np.concatenate([np.zeros(0), *(x[columns] for columns in data.u)])
-    b = np.abs(data.b[data.b != 0])
-    return max(float(np.abs(u).max(initial=0.0)), float(np.quantile(b, 0.1)) if len(b) else 0.0) or 1.0
+    b, size = np.abs(data.b[data.b != 0]), float(np.abs(u).max(initial=0.0))
+    if not len(b):
+        return size if size > NOTHING else 1.0
+    return max(size, float(np.quantile(b, 0.1)))
 
 
 def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...], point: Iterate) -> tuple[Array, Array]:
@@ -462,14 +478,16 @@ def _relative(found: Optimum, g: Array) -> float:
     data, x, z = found.data, found.x, found.z
     P, A, A_back = data.sizes
     terms = np.abs(data.c) + P @ np.abs(x) + A_back @ np.abs(z)
-    left = _residual(found)
+    left, of_slacks = _residual(found), _unit_of_slacks(data, x)
+    least = EXACT * (_slope(data, of_slacks) or 1.0)  # where x is 0, all terms are rounding
     of_theta = [
-        float(np.abs(a).max(initial=0.0)) / (float(np.abs(span.B.T @ terms[span.columns]).max(initial=0.0)) or 1.0)
+        float(np.abs(a).max(initial=0.0))
+        / float(np.abs(span.B.T @ np.maximum(terms[span.columns], least)).max(initial=least))
         for a, span in zip(left.w, found.system.spans, strict=True)
     ]
     sizes = np.abs(data.b) + A @ np.abs(x)
-    typical = float(np.abs(terms).max(initial=0.0)) or 1.0
-    of_rows = float(np.abs(left.zeta).max(initial=0.0)) / (float(sizes.max(initial=0.0)) or 1.0)
+    typical = float(np.abs(terms).max(initial=least))
+    of_rows = float(np.abs(left.zeta).max(initial=0.0)) / float(sizes.max(initial=EXACT * of_slacks))
     return max([*of_theta, float(np.abs(left.x).max(initial=0.0)) / typical, of_rows])
 
 

@@ -301,15 +301,15 @@ def test_equal_rows_at_a_differentiable_point():
     assert float(found[s]) == pytest.approx(1.0, abs=1e-6) and found.one_sided[s] == pytest.approx((1.0, 1.0))
 
 
-def test_a_singular_system_is_named():
-    """Equal rows whose targets move apart, at the optimum 0."""
+def test_equal_rows_that_move_apart():
+    """At the optimum 0 all of them are at kinks."""
     p, theta, weights = cp.Parameter(value=0.0), ko.Theta(KERNEL), np.array([1.0, 2.0, 2.0])
     f = theta(np.zeros((3, 1)))
     losses = cp.multiply(weights, cp.abs(f - p * np.arange(3)))
     problem = ko.Problem(cp.Minimize(cp.sum_largest(losses, 2) + 0.5 * ko.norm(theta)))
     problem.solve()
-    with pytest.raises(KernelOptError, match="singular"):
-        ko.gradient(problem, cp.sum(f), [p])
+    found = ko.gradient(problem, cp.sum(f), [p])
+    assert not found.is_differentiable and {(theta, 0), (theta, 1), (theta, 2)} <= set(found.near)
 
 
 WAYS = {
@@ -551,3 +551,42 @@ def test_a_constraint_that_is_met_exactly_by_the_optimum_without_it(function, le
     found = ko.gradient(problem, f[1], [c])
     assert not found.is_differentiable
     assert found.one_sided[c] == (None if left is None else pytest.approx((left, 0.0), rel=1e-6, abs=1e-9))
+
+
+STILL = {
+    "a bound beside losses of 0": lambda f, c: (cp.sum(cp.pos(cp.abs(f - [0.2, 0.1, 0.3]) - 1)), [f[0] >= c]),
+    "bounds at the edge of losses": lambda f, c: (cp.sum(cp.pos(cp.abs(f - [1.0, 0.0, 1.0]) - 1)), [f >= c]),
+    "one bound": lambda f, c: (0, [f[0] >= c]),
+    "a bound of another row": lambda f, c: (0, [f[0] >= c, cp.abs(f[1]) <= 1]),
+}
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_a_bound_at_which_all_is_0(name):
+    """θ, variables and all multipliers are 0 but for rounding, which is no unit of slacks: by it the bound was far."""
+    theta, b, c = ko.Theta(KERNEL), cp.Variable(), cp.Parameter(value=0.0)
+    f = theta(np.array([[0.0], [1.0], [2.0]])) + b
+    losses, constraints = STILL[name](f, c)
+    problem = ko.Problem(cp.Minimize(losses + 0.5 * ko.sum_squares(theta) + 0.5 * cp.square(b)), constraints)
+    problem.solve()
+    found = ko.gradient(problem, cp.sum(f), [c])
+    c.value = 0.01
+    problem.solve(tol=1e-9)
+    assert not found.is_differentiable
+    assert found.one_sided[c] == pytest.approx((0.0, cp.sum(f).value / 0.01), rel=1e-5, abs=1e-9)
+
+
+def test_an_optimum_of_0_has_derivatives():
+    """The conditions' terms are all rounding there; they were refused as a residual of 1."""
+    theta, y = ko.Theta(KERNEL), cp.Parameter(3, value=np.zeros(3))
+    f = theta(np.array([[0.0], [1.0], [2.0]]))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + ko.sum_squares(theta)), [f <= 0])
+    problem.solve()
+    found = ko.gradient(problem, cp.sum(f), [y])
+    assert not found.is_differentiable
+    free = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + ko.sum_squares(theta)))
+    free.solve()
+    found = ko.gradient(free, cp.sum(f), [y])
+    Q = KERNEL(np.array([[0.0], [1.0], [2.0]]))
+    assert found.is_differentiable
+    np.testing.assert_allclose(found[y], np.linalg.solve(Q + np.eye(3), Q).sum(axis=0), rtol=1e-8)
