@@ -5,7 +5,7 @@ The certificate decides. A solver's claim counts only with integer variables, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any
@@ -24,6 +24,7 @@ from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.driver.diagnosis import Diagnosis, guides_of
 from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Outcome, Task, without_answer
+from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Solution, Status
 from kernelopt.solvers import cvxpy_solvers
 from kernelopt.support import clock
@@ -50,6 +51,7 @@ NOTHING_LEFT = 1e-12  # in units of the objective's data: a value that may be 0
 # In the same units: a value that solvers, accurate to 1e-8 of their own accord, may leave of an optimum of 0. Larger
 # numbers search for a point of value 0 more often, in vain; smaller ones keep what a solver left.
 LEFT = 1e-8
+ROUNDED = 1e-14  # multipliers of predictions, in units of costs per prediction, that are rounding of 0
 SLACK = 1e-9  # relative to the terms of a constraint: slacks up to this may be rounding
 NOTHING = (Status.INFEASIBLE, Status.UNBOUNDED)
 
@@ -117,8 +119,21 @@ def judged(
     if outcome.point is not None and outcome.point.duals:
         duals = _multipliers_within(reduction.form, outcome.point, found.certificate.absolute_gap)
         outcome = replace(outcome, point=replace(outcome.point, duals=duals))
+    of_predictions = _with_exact_zeros(outcome.solution.duals, task.data)
+    outcome = replace(outcome, solution=replace(outcome.solution, duals=of_predictions))
     guides = guides_of(reduction, found.own) if outcome.solution.certificate is not None else {}
     return replace(outcome, guides=guides, interrupted=stopped)
+
+
+def _with_exact_zeros(duals: Mapping[Theta, Mapping[object, Array]], outer: Outer) -> dict[Theta, dict[object, Array]]:
+    """The multipliers of predictions, 0 for a θ all of whose are rounding of 0: none of its rows counts, then."""
+    sigma, kappa = outer.units
+    least = ROUNDED * kappa / (outer.data_unit or sigma)
+    found = {}
+    for theta, known in duals.items():
+        largest = max((float(np.abs(nu).max(initial=0.0)) for nu in known.values()), default=0.0)
+        found[theta] = {name: np.zeros_like(nu) if largest <= least else nu for name, nu in known.items()}
+    return found
 
 
 def _multipliers_within(form: CanonicalForm, point: Iterate, gap: float) -> dict[int, tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Self
 
 import numpy as np
@@ -50,10 +51,31 @@ def _of_sparse(X: Array, shares: Array) -> tuple[float, float, float]:
     return variance, min(float(A.data.min(initial=0.0)), 0.0), max(float(A.data.max(initial=0.0)), 0.0)
 
 
+def _undone_by_errors(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """`fit` with the attributes of before where it raises: a fit that is refused leaves what it found."""
+
+    @wraps(fit)
+    def whole(self: Any, *args: Any, **data: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **data)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return whole
+
+
 class ChoosesKernel(BaseEstimator, metaclass=Hinting):
     """An estimator with a parameter `kernel`, whose own parameters are set as `kernel__name`."""
 
     kernel: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "fit" in vars(cls):
+            cls.fit = _undone_by_errors(cls.fit)
+        super().__init_subclass__(**options)
 
     def set_params(self, **params: Any) -> Self:
         """As in scikit-learn; `kernel__name` makes a kernel with that parameter changed, as kernels are immutable.

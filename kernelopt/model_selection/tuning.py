@@ -193,7 +193,7 @@ def tune(
     OptionError
         For bounds that are not intervals with the present value inside.
     KernelOptError
-        Where no gradient is known at the first start; see `ko.gradient`.
+        Where no gradient is known at the first start; see `ko.gradient`. The problem is then as it was.
 
     Notes
     -----
@@ -227,13 +227,18 @@ def tune(
     deadline = inf if time_limit is None else clock.now() + time_limit
     search = _Search(problem, judge, box, {"tol": TOL, "certify": False, **solve_options}, deadline, max_evaluations)
     starts = [box.start, *(box.random(random) for _ in range(n_init - 1))]
-    with spelling(tune, solve_options), tqdm(total=None, desc="criterion", disable=not progress) as bar:
-        search.bar = bar
-        for number, start in enumerate(starts):
-            search.begin(number)
-            search.run(start)
-            if search.ended:
-                break
+    restore = problem._keep()
+    try:
+        with spelling(tune, solve_options), tqdm(total=None, desc="criterion", disable=not progress) as bar:
+            search.bar = bar
+            for number, start in enumerate(starts):
+                search.begin(number)
+                search.run(start)
+                if search.ended:
+                    break
+    except BaseException:
+        restore()
+        raise
     found = Tuned(tuple(chosen), tuple(search.evaluations), search.message)
     for p, value in zip(chosen, found.best.values, strict=True):
         p.value = value

@@ -2,11 +2,13 @@
 
 import pickle
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.model_selection import LeaveOneOut
@@ -215,3 +217,37 @@ def test_a_margin_for_a_larger_nu():
     with pytest.raises(OptionError, match="Take a larger nu"):
         es.NuKernelClassifier(nu=0.2, kernel="linear").fit(X, y)
     assert es.NuKernelClassifier(nu=0.9, kernel="linear").fit(X, y).margin_ > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["KernelClassifier", "KernelClassifierCV", "NuKernelClassifier", "KernelPerceptron"])
+def test_a_refused_fit_leaves_the_fit_before(kind):
+    points = np.array([[0.0, 0.0], [0.0, 0.1], [1.0, 1.0], [1.0, 0.9]])
+    model = getattr(es, kind)(**({"cv": 2} if kind.endswith("CV") else {})).fit(points, ["b", "b", "a", "a"])
+    before = model.predict(points)
+    model.set_params(kernel="nope")
+    with pytest.raises(OptionError, match="nope"):
+        model.fit(points, ["w", "w", "x", "x"])
+    assert list(model.predict(points)) == list(before) and list(model.classes_) == ["a", "b"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_first_fit_that_is_refused_is_none():
+    model = es.NuKernelClassifier(nu=0.05)
+    with pytest.raises(OptionError, match="margin"):
+        model.fit([[0.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1])
+    with pytest.raises(NotFittedError):
+        model.predict([[0.0]])
+
+
+def test_a_fit_without_support_vectors():
+    """All multipliers are rounding of 0."""
+    points, targets = np.linspace(0, 1, 8)[:, None], np.linspace(-0.3, 0.3, 8)
+    model = es.KernelRegressor("epsilon_insensitive", epsilon=0.5).fit(points, targets)
+    theirs = SVR(epsilon=0.5).fit(points, targets)
+    assert model.support_.shape == theirs.support_.shape and model.dual_coef_.shape == theirs.dual_coef_.shape == (1, 0)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    losses = ko.losses.epsilon_insensitive(targets, theta(points), 0.5)
+    lam = cp.Parameter(pos=True)
+    path = ko.path(ko.Problem(cp.Minimize(cp.sum(losses) + lam * ko.sum_squares(theta))), lam, [0.1, 1.0, 10.0])
+    assert list(path["support"]) == [0, 0, 0]

@@ -209,3 +209,15 @@ def test_the_limit_holds_within_an_evaluation(limit, monkeypatch):
     assert len(found) == 1 and found.message == "ended: time limit"
     assert limits[:4] == [None] * 4 and len(limits) == 5
     assert limits[4] == (0.5 if limit == 35.0 else 30.0)
+
+
+@pytest.mark.parametrize("criterion", [lambda f: cp.sum(cp.floor(f)), lambda f: lambda: 1.0], ids=["floor", "no at="])
+def test_a_search_that_is_refused_leaves_the_answer(criterion):
+    theta, lam = ko.Theta(kernels.Gaussian(sigma=1.0)), cp.Parameter(pos=True, value=1.0)
+    f = theta(X[TRAIN])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(Y[TRAIN] - f) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    before = problem.status, problem.certificate, theta.value
+    with pytest.raises(errors.KernelOptError):
+        ko.tune(problem, criterion(f), [lam])
+    assert (problem.status, problem.certificate, theta.value) == before
