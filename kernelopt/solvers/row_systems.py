@@ -92,6 +92,21 @@ class Products:
         return np.hstack([*parts, problem.F.toarray()])
 
     @cached_property
+    def is_mixed(self) -> bool:
+        """Whether rows are sums of many predictions, as with a kernel of each column: K then has large blocks."""
+        count = len(self.problem.blocks)
+        return count > WIDEST and 2 * self.problem.E.nnz >= self.problem.E.shape[0] * count
+
+    @cached_property
+    def is_sum(self) -> bool:
+        """Whether each row has the same entries for the predictions of all blocks, as of a sum of functions."""
+        E, starts = self.problem.E, self.problem.starts
+        if len(set(np.diff(starts).tolist())) != 1:
+            return False
+        first = E[:, : starts[1]]
+        return all((E[:, a:b] != first).nnz == 0 for a, b in pairwise(starts))
+
+    @cached_property
     def is_one(self) -> bool:
         """Whether there are several outputs of one B."""
         first, *others = self.problem.blocks
@@ -103,9 +118,11 @@ class Reduced:
     """K for the predictions d, its border for the y that are left (`rest`), and how the `local` ones follow.
 
     K (n, n), border (n, g) and corner (g, g); of_d (n, l), of_rest (g, l) and their diagonal
+    E, H : K is EᵀHE, without what the local ones take off
     """
 
-    K: sp.csr_array
+    E: sp.csr_array
+    H: sp.csr_array
     border: Array
     corner: Array
     rest: Ints
@@ -114,23 +131,36 @@ class Reduced:
     of_rest: sp.csr_array
     diagonal: Array
 
+    @cached_property
+    def K(self) -> sp.csr_array:
+        found = sp.csr_array(self.E.T @ (self.H @ self.E))
+        if not len(self.local):
+            return found
+        return sp.csr_array(found - sp.csr_array(self.of_d @ sp.diags_array(1 / self.diagonal)) @ self.of_d.T)
+
+    @cached_property
+    def root(self) -> sp.csr_array | None:
+        """G with K = GᵀG, one row for each entry of a diagonal H; None for other H."""
+        if len(self.local) or not is_diagonal(self.H):
+            return None
+        h = self.H.diagonal()
+        busy = np.flatnonzero(h > 0)
+        return sp.csr_array(sp.diags_array(np.sqrt(h[busy])) @ self.E[busy])
+
 
 def reduced(problem: RowProblem, H: sp.csr_array, ridge: Array) -> Reduced:
     """[E, F]ᵀH[E, F] + ridge without the local entries of y."""
-    n = problem.E.shape[1]
-    A = sp.csr_array(problem.both.T @ (H @ problem.both))
-    K, of_y, corner = sp.csr_array(A[:n, :n]), sp.csr_array(A[:n, n:]), sp.csr_array(A[n:, n:]) + sp.diags_array(ridge)
-    corner = sp.csr_array(corner)
+    HF = H @ problem.F
+    of_y, corner = sp.csr_array(problem.E.T @ HF), sp.csr_array(problem.F.T @ HF + sp.diags_array(ridge))
     local = _local(problem, corner)
     rest = np.setdiff1d(np.arange(problem.q), local)
     of_d, of_rest = sp.csr_array(of_y[:, local]), sp.csr_array(corner[rest][:, local])
     diagonal, border, inner = corner.diagonal()[local], of_y[:, rest], corner[rest][:, rest]
     if len(local):
         scaled = sp.csr_array(of_d @ sp.diags_array(1 / diagonal))
-        K = sp.csr_array(K - scaled @ of_d.T)
         border = border - scaled @ of_rest.T
         inner = inner - of_rest @ sp.diags_array(1 / diagonal) @ of_rest.T
-    return Reduced(K, border.toarray(), inner.toarray(), rest, local, of_d, of_rest, diagonal)
+    return Reduced(problem.E, H, border.toarray(), inner.toarray(), rest, local, of_d, of_rest, diagonal)
 
 
 def _local(problem: RowProblem, corner: sp.csr_array) -> Ints:
@@ -153,7 +183,7 @@ def solver(products: Products, found: Curvature, lengths: OfLengths, ridge: Arra
     of_v = _alike(products, inner, R) or _in_rows(products, inner, R)
 
     def directly() -> Solver:
-        found = of_v or _in_blocks(products, inner, R) or _in_columns(problem, inner.K, R)
+        found = of_v or _in_blocks(products, inner, R) or _in_columns(products, inner, R)
         return _with_columns(_bordered(problem, inner, found), columns, T)
 
     if of_v is not None or not products.is_one or problem.p <= LARGE or products.is_stiff:
@@ -175,12 +205,7 @@ def solver(products: Products, found: Curvature, lengths: OfLengths, ridge: Arra
 def _whole(products: Products, found: Curvature, lengths: OfLengths, R: Array, ridge: Array) -> Solver:
     """Without the columns of long functions one dense matrix, by Cholesky."""
     problem, C = products.problem, products.whole
-    M = C.T @ (found.H @ C)
-    inner = M[: problem.p, : problem.p]
-    for k, (a, b) in enumerate(pairwise(problem.ends)):
-        for j, (c, d) in enumerate(pairwise(problem.ends)):
-            if R[k, j]:
-                inner[a:b, c:d] += R[k, j] * np.eye(b - a)
+    M = _added(problem, C.T @ (found.H @ C), R)
     at = np.arange(problem.p, problem.p + problem.q)
     M[at, at] += ridge
     columns, T = _columns(problem, found, lengths)
@@ -285,11 +310,15 @@ def _in_blocks(products: Products, inner: Reduced, R: Array) -> Solver | None:
     return row_blocks.solver(parts, B, R[0, 0]) if row_blocks.cost(parts, *B.shape) < in_columns else None
 
 
-def _in_columns(problem: RowProblem, K: sp.csr_array, R: Array) -> Solver:
-    """R + BᵀKB, by Cholesky."""
+def _in_columns(products: Products, inner: Reduced, R: Array) -> Solver:
+    """R + BᵀKB, by Cholesky; for sums of many predictions with a diagonal H from the products EB."""
+    problem = products.problem
     if not problem.p:
         return lambda r: r
-    M = np.zeros((problem.p, problem.p))
+    if products.is_mixed and inner.root is not None:
+        X = np.sqrt(np.maximum(inner.H.diagonal(), 0.0))[:, None] * products.whole[:, : problem.p]
+        return _factored(_added(problem, X.T @ X, R))
+    K, M = inner.K, np.zeros((problem.p, problem.p))
     for k, B in enumerate(problem.blocks):
         for j, other in enumerate(problem.blocks[: k + 1]):
             part = sp.csr_array(K[problem.starts[k] : problem.starts[k + 1], problem.starts[j] : problem.starts[j + 1]])
@@ -299,11 +328,18 @@ def _in_columns(problem: RowProblem, K: sp.csr_array, R: Array) -> Solver:
                     M[here] = B.T @ (part @ other)
                 else:
                     M[here] = _squares(B, part.diagonal()) if is_diagonal(part) else squares(B, part)
-            if R[k, j]:
-                M[here] += R[k, j] * np.eye(B.shape[1])
             if j < k:
                 M[here[1], here[0]] = M[here].T
-    return _factored(M)
+    return _factored(_added(problem, M, R))
+
+
+def _added(problem: RowProblem, M: Array, R: Array) -> Array:
+    """M with R ⊗ I for pairs of blocks added to its first rows and columns."""
+    ends = [*pairwise(problem.ends)]
+    for k, j in zip(*np.nonzero(R), strict=True):
+        (a, b), (c, d) = ends[k], ends[j]
+        M[a:b, c:d] += R[k, j] * np.eye(b - a)
+    return M
 
 
 def _squares(B: Array, w: Array) -> Array:
@@ -321,19 +357,32 @@ def _in_rows(products: Products, inner: Reduced, R: Array) -> Solver | None:
     values = np.linalg.eigvalsh(R)
     if not values[0] > POSITIVE * values[-1] > 0:
         return None
-    G = _root(inner.K, FEW * problem.p)
+    most = FEW * problem.p
+    G = None if products.is_mixed else _root(inner.K, most)
+    by_rows = G is None and inner.root is not None and inner.root.shape[0] <= most
+    G = inner.root if by_rows else G
     if G is None:
         return None
     f, other = G.shape[0], np.linalg.inv(R)
     if not f:
         return lambda r: _times(problem, other, r)
     M = np.eye(f)
+    if by_rows and products.is_sum and not (other - np.diag(np.diag(other))).any():
+        part, grams = sp.csr_array(G[:, : problem.starts[1]]), np.zeros_like(products.of_rows(0))
+        for k, w in enumerate(np.diag(other).tolist()):
+            grams += w * products.of_rows(k)
+        return _by_rows(problem, other, G, M + part @ (part @ grams).T)
     parts = [sp.csr_array(G[:, a:b]) for a, b in pairwise(problem.starts)]
     for k, part in enumerate(parts):
         moved = part @ products.of_rows(k) if part.nnz and other[k].any() else np.zeros(0)
         for j, second in enumerate(parts):
             if part.nnz and second.nnz and other[k, j]:
                 M += other[k, j] * (second @ moved.T).T
+    return _by_rows(problem, other, G, M)
+
+
+def _by_rows(problem: RowProblem, other: Array, G: sp.csr_array, M: Array) -> Solver:
+    """R⁻¹ − R⁻¹XᵀM⁻¹XR⁻¹, with R⁻¹ given."""
     inverse = _factored(M)
 
     def solve(r: Array) -> Array:

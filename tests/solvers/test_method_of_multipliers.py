@@ -155,6 +155,20 @@ def several_norms(E):
 
 
 @stated
+def a_kernel_of_each_of_many_widths(E):
+    parts = [E.theta(sigma=sigma) for sigma in np.geomspace(0.3, 5, 14)]
+    f = sum(f for _, f in parts) + cp.Variable()
+    return cp.sum_squares(y - f) + 0.5 * sum(E.norm(theta) for theta, _ in parts), []
+
+
+@stated
+def a_kernel_of_each_of_many_widths_with_weights(E):
+    parts = [E.theta(sigma=sigma) for sigma in np.geomspace(0.3, 5, 14)]
+    f = sum((1 + k / 14) * f for k, (_, f) in enumerate(parts)) + cp.Variable()
+    return cp.sum(cp.huber(y - f)) + cp.norm(f[:9], 2) + 0.5 * sum(E.norm(theta) for theta, _ in parts), []
+
+
+@stated
 def the_nuclear_norm_of_theta(E):
     theta, F = E.theta(3)
     return cp.sum_squares(Y - F) + 0.8 * E.norm(theta, "nuc"), []
@@ -345,7 +359,9 @@ def numbers(name):
 
 POINTS = ["norms of rows", "Huber of norms of rows", "rows in balls", "the nuclear norm of residuals",
           "semidefinite and second order constraints", "the worst group of log losses", "the entropic risk of squares",
-          "the norm of order three halves", "several norms", "the nuclear norm of theta", "a norm within losses",
+          "the norm of order three halves", "several norms", "a kernel of each of many widths",
+          "a kernel of each of many widths with weights", "rows in balls of several orders",
+          "the nuclear norm of theta", "a norm within losses",
           "fair squared hinge", "bounded differences"]  # fmt: skip
 
 
