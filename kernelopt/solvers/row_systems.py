@@ -64,12 +64,14 @@ class Products:
     gram : BBᵀ by the id of B; eigen : (eigenvalues, vectors) of BᵀB; is_stiff : whether conjugate gradients took too
     many steps, as where outputs of some rows are on a sphere, with curvatures that differ by σ
     conditioner : (R + D + Bᵀ diag(…) B)⁻¹ of an earlier system, while it takes few steps
+    before : H, or K with local entries of y, and BᵀKB of the last system by columns
     """
 
     problem: RowProblem
     gram: dict[int, Array] = field(default_factory=dict)
     is_stiff: bool = False
     conditioner: Solver | None = None
+    before: tuple[sp.csr_array, Array] | None = None
 
     def of_rows(self, number: int) -> Array:
         """BₖBₖᵀ."""
@@ -311,13 +313,26 @@ def _in_blocks(products: Products, inner: Reduced, R: Array) -> Solver | None:
 
 
 def _in_columns(products: Products, inner: Reduced, R: Array) -> Solver:
-    """R + BᵀKB, by Cholesky; for sums of many predictions with a diagonal H from the products EB."""
+    """R + BᵀKB, by Cholesky, with the BᵀKB of the system before where K is the same, as of squares."""
     problem = products.problem
     if not problem.p:
         return lambda r: r
+    K = inner.H if not len(inner.local) else inner.K
+    if products.before is None or not _are_equal(products.before[0], K):
+        products.before = K, _of_columns(products, inner)
+    return _factored(_added(problem, products.before[1].copy(), R))
+
+
+def _are_equal(first: sp.csr_array, second: sp.csr_array) -> bool:
+    return all(np.array_equal(getattr(first, of), getattr(second, of)) for of in ("data", "indices", "indptr"))
+
+
+def _of_columns(products: Products, inner: Reduced) -> Array:
+    """BᵀKB; for sums of many predictions with a diagonal H from the products EB."""
+    problem = products.problem
     if products.is_mixed and inner.root is not None:
         X = np.sqrt(np.maximum(inner.H.diagonal(), 0.0))[:, None] * products.whole[:, : problem.p]
-        return _factored(_added(problem, X.T @ X, R))
+        return np.asarray(X.T @ X)
     K, M = inner.K, np.zeros((problem.p, problem.p))
     for k, B in enumerate(problem.blocks):
         for j, other in enumerate(problem.blocks[: k + 1]):
@@ -330,7 +345,7 @@ def _in_columns(products: Products, inner: Reduced, R: Array) -> Solver:
                     M[here] = _squares(B, part.diagonal()) if is_diagonal(part) else squares(B, part)
             if j < k:
                 M[here[1], here[0]] = M[here].T
-    return _factored(_added(problem, M, R))
+    return M
 
 
 def _added(problem: RowProblem, M: Array, R: Array) -> Array:
