@@ -42,6 +42,9 @@ WARM = 200
 # Maxima of affine functions from which their bounds are minimized out. Of fewer, they are a few more variables: one
 # maximum over 300 rows takes the interior point half of the time.
 MANY = 20
+# Bounds Σₖ|sₖ| ≤ c of rows from which they are sets to the method of multipliers, and no variables of the interior
+# point: 400 rows of three outputs take half of the time, 1000 a fifth.
+SUMS = 200
 # Variables, bounds of maxima included, up to which the interior point's dense systems are worth a try.
 JOINT = 3000
 # Equations from which the interior point is tried first: their multipliers have no ends, so that the augmented
@@ -230,6 +233,8 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
         return names
     shape = shape_of(form, outer)
     preferred = _preferred(shape, size, warm)
+    if shape.local > SUMS and not shape.free and on_rows.sums_in_balls(form, outer) > SUMS:
+        preferred = [MULTIPLIERS, *preferred]
     if form.smooth:  # there is no solver but ours to fall back on
         preferred += [name for name in ENGINES if name not in preferred and engines.lacks(name, shape) is None]
         preferred = preferred or [MULTIPLIERS]

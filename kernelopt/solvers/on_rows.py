@@ -59,6 +59,16 @@ def _lacks(form: CanonicalForm, outer: Outer) -> str | None:
     return row_problem.lacks(form, pieces)
 
 
+def sums_in_balls(form: CanonicalForm, outer: Outer) -> int:
+    """The number of bounds Σₖ|sₖ| ≤ c of rows, which are sets here, and a variable for each number elsewhere."""
+    key = "sums in balls", form
+    if key not in outer.notes:
+        taken = lacks(form, outer) is None and outer.pieces is not None
+        outer.notes[key] = row_problem.sums_in_balls(form, outer.pieces) if taken and outer.pieces else 0
+    found: int = outer.notes[key]
+    return found
+
+
 def solve(reduction: Reduction, outer: Outer, watch: Watch, start: RowPoint | None) -> tuple[RowProblem, RowPoint]:
     """The problem and the best point. Raises SolverError where the method does not take it, or breaks down."""
     reason, pieces = lacks(reduction.form, outer), outer.pieces

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
+from kernelopt.pieces.bounds import Ball
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.solvers.row_functions import MARGIN, Level, RowFunctions, functions_of
@@ -228,6 +229,15 @@ def lacks(form: CanonicalForm, pieces: Pieces) -> str | None:
         return "needs predictions of each θ"
     functions = functions_of(pieces, norms.rows)
     return functions if isinstance(functions, str) else None
+
+
+def sums_in_balls(form: CanonicalForm, pieces: Pieces) -> int:
+    """The number of rows in balls of order 1 of a problem that `lacks` nothing."""
+    norms = _norms(form, pieces)
+    assert not isinstance(norms, str)
+    functions = functions_of(pieces, norms.rows)
+    assert not isinstance(functions, str)
+    return sum(len(f.rows) for f in functions[0] if isinstance(f.family, Ball) and f.family.p == 1)
 
 
 def row_problem(form: CanonicalForm, pieces: Pieces, factors: Mapping[Theta, Factor]) -> RowProblem | str:

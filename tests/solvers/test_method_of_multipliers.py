@@ -625,3 +625,13 @@ def test_few_predictions_go_to_a_cone_solver(rows, terms, chosen, sigma):
         theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma), outputs=2)
         problem = ko.Problem(cp.Minimize(term(theta(points), theta)))
         assert problem.solvers().chosen == chosen
+
+
+@pytest.mark.parametrize(("rows", "chosen"), [(190, "INTERIOR_POINT"), (210, NAME)])
+def test_many_bounded_sums_of_moduli_are_sets(rows, chosen):
+    points = np.linspace(0, 9, rows)[:, None]
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2)
+    F = theta(points)
+    objective = cp.sum_squares(np.cos(points) - F) + 0.5 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [cp.norm(F, 1, axis=1) <= 0.5])
+    assert problem.solvers().chosen == chosen
