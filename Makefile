@@ -70,6 +70,7 @@ bench:
 	$(BIN)/python tests/benchmarks/factorization.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/everyday.py
 	$(BIN)/python tests/benchmarks/declared.py --hand
+	$(BIN)/python tests/benchmarks/norms.py --large
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/chart.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
 	$(BIN)/python tests/benchmarks/texts.py
@@ -81,6 +82,7 @@ bench:
 fuzz:
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/fuzzing.py $(N)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/enumerating.py 500  # integers beside enumeration
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/battery.py  # degenerate data
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/differentiating.py 1000  # errors of gradients
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/fuzz/misuse.py 20000  # wrong calls of everything public
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -W ignore tests/fuzz/forging.py $(N)  # files that nobody saved
