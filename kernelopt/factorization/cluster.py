@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from math import inf
 from operator import add
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ WITHOUT_WORKERS = 30.0
 # Seconds between two looks at the deadline and the workers. Longer ones overrun the limit, shorter ones ask the
 # scheduler more often.
 LOOK = 0.1
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of glibc's mallopt; the second is 32 MiB at most, which fits all tiles
 
 
 class Placed(NamedTuple):
@@ -130,7 +132,7 @@ class OnDask:
             at = {} if block.home is None else {"workers": [block.home], "allow_other_workers": True}
             known = [a.future if isinstance(a, Placed) else a for a in rest]
             # pure=False only spares Dask the hash of all arguments, from which it would make the task's key.
-            found.append(self.client.submit(function, block.future, *known, pure=False, **at))
+            found.append(self.client.submit(_run, function, block.future, *known, pure=False, **at))
         return found
 
 
@@ -179,6 +181,25 @@ def client_in_use() -> Any:
 
 def _itself(block: Any) -> Any:
     return block
+
+
+def _run(function: Work, *arguments: Any) -> Any:
+    """A task on a worker, which keeps freed memory for the next one: Dask starts workers so that they return it."""
+    _keep_freed_memory()
+    return function(*arguments)
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Raise glibc's thresholds of this process, above which freed memory goes back to the system at once.
+
+    Each array of kernel values needs new pages then, which takes as long as the values. Other C libraries have no such
+    thresholds.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for threshold, most in ((TRIM_THRESHOLD, 2**30), (MMAP_THRESHOLD, 2**25)):
+            mallopt(threshold, most)
 
 
 def _sum(parts: list[Any]) -> Any:

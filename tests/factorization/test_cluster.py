@@ -1,6 +1,7 @@
 """A cluster without live workers: a clear error, or the time limit, whichever comes first."""
 
 import threading
+from types import SimpleNamespace
 
 import cvxpy as cp
 import dask.array as da
@@ -12,6 +13,7 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt.errors import ClusterError, SolverError
+from kernelopt.factorization import cluster
 from kernelopt.factorization.block_matrix import BlockMatrix
 from kernelopt.factorization.blocked import BlockFactor
 from kernelopt.factorization.cluster import OnDask
@@ -121,3 +123,15 @@ def test_dask_arrays_are_computed_where_they_are(alone, dtype):
     assert problem.status == "optimal" and layout.executor == OnDask.of(alone)
     assert np.dtype(layout.dtype) == (dtype or "float64")
     assert problem.certificate.lower <= problem.value <= problem.certificate.upper
+
+
+def test_tasks_let_their_process_keep_freed_memory(monkeypatch):
+    """Once in a process; other C libraries than glibc have no thresholds."""
+    told = []
+    monkeypatch.setattr(cluster.ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=lambda *pair: told.append(pair)))
+    cluster._keep_freed_memory.cache_clear()
+    assert [cluster._run(max, [1, k]) for k in (2, 3)] == [2, 3] and told == [(-1, 2**30), (-3, 2**25)]
+    monkeypatch.setattr(cluster.ctypes, "CDLL", lambda name: SimpleNamespace())
+    cluster._keep_freed_memory.cache_clear()
+    assert cluster._run(max, [1, 2]) == 2
+    cluster._keep_freed_memory.cache_clear()
