@@ -94,3 +94,14 @@ def relative_violation(
             entrywise = len(one) in (1, len(violation)) and len(scale) in (1, len(violation))
             scale = np.maximum(scale, one if entrywise else one.max(initial=0.0))
     return float(np.nan_to_num(np.max(violation / np.where(scale > 0, scale, 1.0)), nan=np.inf, posinf=np.inf))
+
+
+def terms_of(constraint: Any) -> Array:
+    """|a|ᵀ|x| with the gradients a of both sides, and their values, for each entry of a constraint."""
+    total = np.zeros(constraint.shape)
+    for part in constraint.args:
+        total = total + np.abs(dense(part.value))
+        values = {v.id: np.abs(np.ravel(dense(v.value), order="F")) for v in part.variables()}
+        for number, slope in jacobians(part).items():
+            total = total + np.reshape(abs(slope).T @ values[number], part.shape, order="F")
+    return np.asarray(total)

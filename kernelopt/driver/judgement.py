@@ -16,11 +16,10 @@ from kernelopt import certificate as certificates
 from kernelopt.certificate import FULL, Certificate, Certified, Request
 from kernelopt.certificate.report import Lower
 from kernelopt.compiler import projection, representer, violations
-from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate, place
 from kernelopt.compiler.outer import Outer
-from kernelopt.compiler.residuals import FEASIBLE
+from kernelopt.compiler.residuals import FEASIBLE, terms_of
 from kernelopt.driver.diagnosis import Diagnosis, guides_of
 from kernelopt.driver.mixed_integer import Rest
 from kernelopt.driver.strategy import Outcome, Task, without_answer
@@ -28,7 +27,7 @@ from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Solution, Status
 from kernelopt.solvers import cvxpy_solvers
 from kernelopt.support import clock
-from kernelopt.support.cvxpy_parts import Inequality, jacobians
+from kernelopt.support.cvxpy_parts import Inequality
 from kernelopt.support.types import Array
 
 # Most steps into the constraints. Each leaves a violation of second order, so that 1e-6 becomes about 1e-12 in one
@@ -152,20 +151,9 @@ def _multipliers_within(form: CanonicalForm, point: Iterate, gap: float) -> dict
             beyond = (slack > 0) & (np.asarray(dual) * slack > gap)
             if not beyond.any():
                 continue
-            beyond &= slack > SLACK * _terms_of(constraint)
+            beyond &= slack > SLACK * terms_of(constraint)
             found[constraint.id] = (np.where(beyond, np.minimum(dual, gap / slack), dual),)
     return found
-
-
-def _terms_of(constraint: Any) -> Array:
-    """|a|ᵀ|x| with the gradients a of both sides, and their values, for each entry of a constraint."""
-    total = np.zeros(constraint.shape)
-    for part in constraint.args:
-        total = total + np.abs(dense(part.value))
-        values = {v.id: np.abs(np.ravel(dense(v.value), order="F")) for v in part.variables()}
-        for number, slope in jacobians(part).items():
-            total = total + np.reshape(abs(slope).T @ values[number], part.shape, order="F")
-    return np.asarray(total)
 
 
 def _outcome(best: Candidate, solution: Solution, point: Iterate, may_grow: bool) -> Outcome:

@@ -58,6 +58,8 @@ EQUATIONS = 20
 # little: 1000 rows of rank 100 take Clarabel .4 to 10 s, ours .03 to 4. Several θ, spectral functions and semidefinite
 # cones, whose cone forms are large, take 1.5 to 40 times as long by cone solvers.
 SMALL = 200
+# Cones up to which that holds: cvxpy compiles each by itself, and 60 of three rows take .4 s, ours .2 with the proof.
+FEW_CONES = 20
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 # Without a norm of θ, problems with this many times as many rows as variables are solved with v among the free columns:
@@ -246,8 +248,10 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
 
 
 def _is_small(form: CanonicalForm, outer: Outer) -> bool:
-    """Whether few predictions of one θ and its Euclidean norm enter, and neither singular values nor eigenvalues."""
-    if len(form.predictions) != 1 or outer.has_spectra:
+    """Whether few predictions of one θ and its Euclidean norm enter, neither singular values nor eigenvalues, and few
+    cones, each of which cvxpy compiles by itself."""
+    pieces = outer.pieces
+    if len(form.predictions) != 1 or outer.has_spectra or pieces is None or len(pieces.cones) > FEW_CONES:
         return False
     link = form.predictions[0]
     return len(link.rows) * (link.theta.outputs or 1) <= SMALL and all(norm.is_plain for norm in form.norms)
