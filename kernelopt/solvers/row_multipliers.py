@@ -60,6 +60,16 @@ class OfLengths(NamedTuple):
     T: Array
 
 
+class Parts(NamedTuple):
+    """Of one φ: multipliers, W, U, T, and φ(p)."""
+
+    a: Array
+    W: Array
+    U: Array
+    T: Array
+    value: float
+
+
 def _at(f: RowFunctions, s: Array, z: Array, sigma: Array, w: Array) -> tuple[Array, Array]:
     """(a, p) of some functions with weights w."""
     q = s[f.rows]
@@ -271,46 +281,44 @@ def _of_nested(problem: RowProblem, s: Array, z: Array, at: RowStep, found: _Sec
 
 def of_lengths(problem: RowProblem, x: Array, b0: Array, scale: float) -> OfLengths:
     """The step of all φ(v), with their own z = b₀ + σv."""
-    value, b, p = 0.0, np.zeros(len(x)), x.copy()
-    W, columns, cores = np.zeros((len(problem.blocks),) * 2), [np.zeros((len(x), 0))], []
+    value, b, p, W = 0.0, np.zeros(len(x)), x.copy(), np.zeros((len(problem.blocks),) * 2)
+    parts = list[tuple[Ints, Array, Array]]()
     for one in problem.lengths:
         if not len(one.columns):
             continue
-        sigma = scale * problem.steps_v[one.columns[0]]
-        found = _of_length(problem, one, x, b0, sigma)
+        at, a, near, found = _of_length(problem, one, x, b0, scale * problem.steps_v[one.columns[0]])
         value += found.value
-        b += found.b
-        p += found.p
-        W += found.W
-        columns.append(found.U)
-        cores.append(found.T)
-    return OfLengths(value, b, p, W, np.hstack(columns), sl.block_diag(*cores) if cores else np.zeros((0, 0)))
+        b[at] += a
+        p[at] += near - x[at]
+        W[np.ix_(one.blocks, one.blocks)] += found.W
+        parts.append((at, found.U, found.T))
+    count = sum(len(T) for _, _, T in parts)
+    U, T, end = np.zeros((len(x), count)), np.zeros((count, count)), 0
+    for at, of_one, core in parts:
+        some = slice(end, end + len(core))
+        U[at, some], T[some, some], end = of_one, core, some.stop
+    return OfLengths(value, b, p, W, U, T)
 
 
-def _of_length(problem: RowProblem, one: VectorNorm, x: Array, b0: Array, sigma: float) -> OfLengths:
-    """The step of one φ; its p is what is added to x."""
-    at, blocks = one.columns, np.ix_(one.blocks, one.blocks)
+def _of_length(
+    problem: RowProblem, one: VectorNorm, x: Array, b0: Array, sigma: float
+) -> tuple[Ints, Array, Array, Parts]:
+    """The entries of x in one φ, the multipliers and p of these, and the rest of its step, with the value of M."""
+    at, heads = one.columns, np.ones(1)
     if one.t >= 0:
         at = np.append(problem.p + one.t, at)
         heads = np.append(one.head, np.ones(len(at) - 1))
-    else:
-        heads = np.ones(len(at))
-    here, last = heads * x[at], b0[at] / heads
-    z = last + sigma * here
+    last = b0[at] / heads
+    z = last + sigma * (heads * x[at])
     if one.t >= 0:
-        a, across, U, T, cost = _of_cone(one, z, sigma)
+        found = _of_cone(one, z, sigma)
     elif one.p != 2.0:
-        a, across, U, T, cost = _of_matrix(problem, one, z, sigma)
+        found = _of_matrix(problem, one, z, sigma)
     else:
-        a, across, U, T, cost = _of_length_alone(one, z, sigma)
-    b, moved, wide = np.zeros(len(x)), np.zeros(len(x)), np.zeros((len(x), len(T)))
-    W = np.zeros((len(problem.blocks),) * 2)
-    b[at], moved[at], W[blocks] = heads * a, (z - a) / sigma / heads - x[at], across
-    wide[at] = heads[:, None] * U
-    return OfLengths(cost + float((a - last) @ (a + last)) / (2 * sigma), b, moved, W, wide, T)
-
-
-Parts = tuple[Array, Array, Array, Array, float]  # multipliers, W, U, T, and φ(p)
+        found = _of_length_alone(one, z, sigma)
+    a = found.a
+    value = found.value + float((a - last) @ (a + last)) / (2 * sigma)
+    return at, heads * a, (z - a) / sigma / heads, found._replace(value=value, U=heads[:, None] * found.U)
 
 
 def _of_length_alone(one: VectorNorm, z: Array, sigma: float) -> Parts:
@@ -321,7 +329,7 @@ def _of_length_alone(one: VectorNorm, z: Array, sigma: float) -> Parts:
     along = 0.0 if 0 < r < one.limit else 1.0
     U = (z / size if size > 0 else z)[:, None]
     W, T = sigma * across * np.eye(len(one.blocks)), np.array([[sigma * (along - across)]])
-    return across * z, W, U, T, one.slope * r
+    return Parts(across * z, W, U, T, one.slope * r)
 
 
 def _of_cone(one: VectorNorm, z: Array, sigma: float) -> Parts:
@@ -330,7 +338,7 @@ def _of_cone(one: VectorNorm, z: Array, sigma: float) -> Parts:
     J = family.prox_slope(z[None], ones, ones)
     T = J.T[0] + np.diag([J.d[0, 0], 0.0])
     W = J.d[0, 0] * np.eye(len(one.blocks))
-    return family.prox(z[None], ones, ones)[0], sigma * W, J.Z[0], sigma * T, 0.0
+    return Parts(family.prox(z[None], ones, ones)[0], sigma * W, J.Z[0], sigma * T, 0.0)
 
 
 def _of_matrix(problem: RowProblem, one: VectorNorm, z: Array, sigma: float) -> Parts:
@@ -339,4 +347,4 @@ def _of_matrix(problem: RowProblem, one: VectorNorm, z: Array, sigma: float) -> 
     family, w, ones = Schatten((len(z) // K, K), one.p), np.array([one.slope]), np.ones(1)
     a = family.prox(z[None], ones, w)[0]
     W, Z, T = family.prox_slope(z[None], ones, w).parts(0)
-    return a, sigma * W, Z, sigma * T, one.slope * float(family.value((z - a)[None] / sigma)[0])
+    return Parts(a, sigma * W, Z, sigma * T, one.slope * float(family.value((z - a)[None] / sigma)[0]))
