@@ -95,12 +95,14 @@ def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
     """
     fixed = problem.linear_y + problem.F.T @ (problem.slope + problem.of_kinks(a))
     residual = fixed + problem.F.T @ slopes
-    F = sp.csr_array(problem.F).toarray()
+    F = sp.csr_array(problem.F)
     for _ in range(STEPS):
-        H = F.T @ (problem.smooth_curvature(s)[:, None] * F)
-        if not np.isfinite(H).all() or not np.isfinite(residual).all():
+        curved = problem.smooth_curvature(s)
+        busy = np.flatnonzero(curved)
+        J = np.sqrt(curved[busy])[:, None] * F[busy].toarray()
+        if not np.isfinite(J).all() or not np.isfinite(residual).all():
             break
-        dy = np.linalg.lstsq(H, -residual, rcond=1e-12)[0]
+        dy = _shortest(J, -residual)
         for _ in range(HALVINGS):
             trial = problem.smooth_gradient(s + problem.F @ dy)
             after = fixed + problem.F.T @ trial
@@ -111,6 +113,15 @@ def _at_best_y(problem: Structured, s: Array, a: Array, slopes: Array) -> Array:
             break
         s, slopes, residual = s + problem.F @ dy, trial, after
     return slopes
+
+
+def _shortest(J: Array, right: Array) -> Array:
+    """The shortest least-squares solution of JᵀJ·dy = right."""
+    if len(J) >= J.shape[1]:
+        return np.asarray(np.linalg.lstsq(J.T @ J, right, rcond=1e-12)[0])
+    _, size, V = np.linalg.svd(J, full_matrices=False)
+    kept = size**2 > 1e-12 * size.max(initial=0.0) ** 2
+    return np.asarray(V[kept].T @ ((V[kept] @ right) / size[kept] ** 2))
 
 
 def with_balance(problem: Structured, a: Array) -> Array:
