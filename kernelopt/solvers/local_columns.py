@@ -1,11 +1,11 @@
 """Systems of structured problems in which most y stand in few rows each, where they meet few other y.
 
-With l those, of which no two meet but in long rows of E or F, and g the other y and z = w(EBv + Fy) of each long row:
+With l those, few of which meet but in long rows of E or F, and g the other y and z = w(EBv + Fy) of each long row:
 
     R v + BᵀKBv + BᵀDg = r_v − BᵀMd⁻¹r_l,   DᵀBv + Sg = r_g − Gd⁻¹r_l,   l = d⁻¹(r_l − MᵀBv − Gᵀg)
 
-with d the diagonal FᵀWF of l, M = EᵀWF_l, K = EᵀWE − Md⁻¹Mᵀ, which is as sparse as E, and G what l has in the rows of
-g. W is 0 in long rows.
+with d the block diagonal FᵀWF of l, M = EᵀWF_l, K = EᵀWE − Md⁻¹Mᵀ, which is as sparse as E, and G what l has in the
+rows of g. W is 0 in long rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.linalg as sl
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from kernelopt.factorization.tall import TallMatrix
 from kernelopt.support.long_rows import are_long
@@ -24,6 +25,7 @@ from kernelopt.support.types import Array, Ints
 
 FEW = 200  # unknowns g up to which they make a dense border
 ROWS = 12  # with a weight, in which an entry of l may stand
+WIDEST = 4  # entries of l that may meet, as the bound of a loss and that of its excess over a quantile
 # Columns of B times those of F from which this is faster than a sparse factor: 300 rows with a variable each.
 LEAST = 1e5
 JITTER = 1e-14  # relative to the diagonal of FᵀWF, which is 0 for a y that no curved row holds
@@ -49,17 +51,17 @@ def system(  # noqa: PLR0917
     T = sp.csc_array(F.T @ WF)
     diagonal = T.diagonal() * (1 + JITTER) + ridge
     local = (np.bincount(WF.indices, minlength=F.shape[1]) <= ROWS) & (diagonal > 0)
-    local[_meeting(T, local)] = False
+    local[_connected(T, local)] = False
     rest, own = np.flatnonzero(~local), np.flatnonzero(local)
     if len(rest) + len(long) > FEW:
         return None
-    d, whole = diagonal[own], sp.csc_array(E.T @ WF)
+    inverse, whole = _inverse(sp.csc_array(T[own][:, own]), diagonal[own]), sp.csc_array(E.T @ WF)
     M = sp.csr_array(whole[:, own])
-    scaled, back = sp.csr_array(M @ sp.diags_array(1 / d)), sp.csr_array(M.T)
+    scaled, back = sp.csr_array(M @ inverse), sp.csr_array(M.T)
     K = sp.csr_array(sp.csr_array(E.T @ (W @ E)) - scaled @ back)
     G = sp.csr_array(sp.vstack([T[rest][:, own], F[long][:, own]]))
     inner = sp.block_array([[T[rest][:, rest], F[long][:, rest].T], [F[long][:, rest], None]], format="csr")
-    S = inner.toarray() - (G @ sp.diags_array(1 / d) @ G.T).toarray()
+    S = inner.toarray() - (G @ inverse @ G.T).toarray()
     S[np.diag_indices(len(rest))] += diagonal[rest] - T.diagonal()[rest]
     at = len(rest) + np.arange(len(long))
     S[at, at] -= 1 / weights[long]
@@ -72,7 +74,7 @@ def system(  # noqa: PLR0917
     p = border.shape[0]
 
     def solve(r: Array) -> Array:
-        of_l = (r[p:][own].T / d).T
+        of_l = inverse @ r[p:][own]
         top = r[:p] - _back(blocks, starts, M @ of_l)
         right = np.concatenate([r[p:][rest], np.zeros((len(long), *r.shape[1:]))]) - G @ of_l
         v = of_v(top)
@@ -80,17 +82,34 @@ def system(  # noqa: PLR0917
         v = v - moved @ g
         y = np.zeros((len(diagonal), *r.shape[1:]))
         y[rest] = g[: len(rest)]
-        y[own] = of_l - ((back @ _forth(blocks, v) + G.T @ g).T / d).T
+        y[own] = of_l - inverse @ (back @ _forth(blocks, v) + G.T @ g)
         return np.concatenate([v, y])
 
     return solve
 
 
-def _meeting(T: sp.csc_array, among: Array) -> Ints:
-    """Those of some columns that have an entry in the row of another of them."""
-    owner = np.repeat(np.arange(T.shape[1]), np.diff(T.indptr))
-    off = (T.indices != owner) & (T.data != 0) & among[owner] & among[T.indices]
-    return np.unique(owner[off])
+def _connected(T: sp.csc_array, among: Array) -> Ints:
+    """Those of some columns that T connects, directly or by others of them, with WIDEST others or more."""
+    some = np.flatnonzero(among)
+    _, labels = connected_components(T[some][:, some], directed=False)
+    return some[np.bincount(labels)[labels] > WIDEST]
+
+
+def _inverse(T: sp.csc_array, diagonal: Array) -> sp.csr_array:
+    """The inverse of a matrix in which few columns each are connected, with another diagonal."""
+    T = sp.csc_array(T + sp.diags_array(diagonal - T.diagonal()))
+    if is_diagonal(T):
+        return sp.csr_array(sp.diags_array(1 / diagonal))
+    _, labels = connected_components(T, directed=False)
+    counts, order = np.bincount(labels), np.argsort(labels, kind="stable")
+    first, parts = np.cumsum(counts) - counts, list[tuple[Array, Ints, Ints]]()
+    for k in np.unique(counts):
+        members = order[first[counts == k][:, None] + np.arange(k)]
+        i, j = np.repeat(members, k, axis=1).ravel(), np.tile(members, (1, k)).ravel()
+        blocks = np.linalg.inv(np.asarray(T[i, j]).reshape(-1, k, k))
+        parts.append((blocks.ravel(), i, j))
+    values, i, j = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sp.csr_array((values, (i, j)), shape=T.shape)
 
 
 def _gram(blocks: tuple[TallMatrix, ...], starts: Ints, K: sp.csr_array) -> Array:

@@ -223,7 +223,7 @@ def test_where_products_are_made_as_before(problem):
 
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("least", [0, 1e9])  # local columns, and a sparse factor
-@pytest.mark.parametrize("kind", ["a variable each", "two that meet", "none but an intercept"])
+@pytest.mark.parametrize("kind", ["a variable each", "two that meet", "a chain", "none but an intercept"])
 def test_systems_with_a_variable_for_each_row(monkeypatch, outputs, least, kind):
     """Beside the dense system: rows of predictions and own variables, sums of many variables, and a few others."""
     monkeypatch.setattr(local_columns, "LEAST", least)
@@ -236,7 +236,9 @@ def test_systems_with_a_variable_for_each_row(monkeypatch, outputs, least, kind)
     own = np.vstack([-eye, eye, np.repeat(np.eye(2), n // 2, axis=1), np.zeros((2, n))])
     second = np.vstack([none, eye, np.zeros((4, n))])
     few = np.vstack([np.ones((n, 1)), np.zeros((n + 4, 1))]), np.vstack([np.zeros((2 * n, 1)), -np.ones((4, 1))])
-    F = np.hstack({"a variable each": [own, *few], "two that meet": [own, second, *few]}.get(kind, list(few)))
+    chained = np.vstack([none, eye + np.eye(n, k=1), np.zeros((4, n))])
+    more = {"a variable each": [own], "two that meet": [own, second], "a chain": [own, chained]}
+    F = np.hstack([*more.get(kind, []), *few])
     problem = Structured(
         (B,) * outputs, sp.csr_array(E), sp.csr_array(F), np.arange(1.0, outputs + 1), np.zeros(n * outputs),
         np.zeros(F.shape[1]), np.zeros(len(E)), np.arange(0), *np.zeros((4, 0)), (), 0.0,
