@@ -308,7 +308,7 @@ def _in_blocks(products: Products, inner: Reduced, R: Array) -> Solver | None:
     parts, B = row_blocks.split(inner.K, count), problem.blocks[0]
     if parts is None:
         return None
-    in_columns = count**2 * problem.p * B.size / count / 2 + problem.p**3 / 6
+    in_columns = problem.p**2 * len(B) / 2 + problem.p**3 / 6
     return row_blocks.solver(parts, B, R[0, 0]) if row_blocks.cost(parts, *B.shape) < in_columns else None
 
 
