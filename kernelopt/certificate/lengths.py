@@ -31,7 +31,7 @@ def single(pieces: Pieces, t: int) -> Single:
 def _found(pieces: Pieces, t: int) -> Single:
     S = pieces.by_columns
     rows, values = (part[S.indptr[t] : S.indptr[t + 1]] for part in (S.indices, S.data))
-    alone = np.diff(pieces.S.indptr)[rows] == 1
+    alone = (np.diff(pieces.S.indptr)[rows] == 1) & ~pieces.holds[rows]
     rows, values = rows[alone], values[alone]
     below = pieces.is_below[rows]
     growing = rows[values > 0]

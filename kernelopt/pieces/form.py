@@ -130,6 +130,15 @@ class Pieces:
         return found
 
     @of_rows
+    def holds(self) -> Array:
+        """Whether functions stand in each row, beside s."""
+        found = np.zeros(len(self.s0), dtype=bool)
+        for group in self.groups:
+            inner = group.weights.indices[(group.weights.data != 0) & (group.weights.indices > 0)]
+            found[self.below[inner - 1]] = True
+        return found
+
+    @of_rows
     def by_columns(self) -> sp.csc_array:
         found = sp.csc_array(self.S)
         found.eliminate_zeros()

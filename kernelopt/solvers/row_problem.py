@@ -320,7 +320,7 @@ def _norms(form: CanonicalForm, pieces: Pieces) -> _Norms | str:
         rows, values = pieces.by_columns[:, [t]].nonzero()[0], pieces.by_columns[:, [t]].data
         if norm.view.right is not None or norm.view.shift is not None:
             return "needs a norm of θ itself, not of θM or θ − f₀"
-        found.within[j] = np.any(counts[rows] > 1)
+        found.within[j] = np.any((counts[rows] > 1) | pieces.holds[rows])
         if not found.within[j]:
             found.slope[j] = pieces.c[t]
             found.rows[rows], owner[rows], factor[rows] = True, j, values

@@ -188,6 +188,15 @@ def a_norm_within_losses(E):
 
 
 @stated
+def a_norm_beside_losses_within_a_bound(E):
+    theta, f = E.theta()
+    n = E.norm(theta)
+    return cp.sum_squares(y - f) + 0.1 * E.square(theta), [
+        n + cp.norm1(f) <= 9, n + cp.square(f[0]) <= 1.9, cp.maximum(n, cp.norm(f)) <= 2.5, n + cp.exp(f[1]) <= 3,
+    ]  # fmt: skip
+
+
+@stated
 def fair_squared_hinge(E):
     theta, f = E.theta()
     return cp.sum(cp.square(cp.pos(1 - cp.multiply(c, f)))) + 0.2 * E.square(theta), [cp.abs(cp.sum(f[:9])) <= 0.01]
