@@ -32,6 +32,7 @@ from kernelopt.support.types import Array, Ints
 # meets more would join many blocks to one; it becomes a row of the dense matrix.
 MEETS = 12
 SLIGHT = 1e-9  # the regularization, relative to the natural units of blocks; larger values take more refinement
+PASSES = 3  # over columns and rows, for units in which their largest entries are about 1
 STEPS = 30  # of refinement: each reduces the residual by orders of magnitude where the matrix is regular
 # Where the right-hand side is not in the range of a singular matrix, a part of it stays. Refinement ends if a step
 # from the FEW-th on leaves more than FLAT of the residual; the rest has converged by then.
@@ -165,10 +166,38 @@ class System:
         return Move(w, g, self.J @ x)
 
     def solve(self, right: Move) -> tuple[Move, float]:
-        """The solution and the norm of its residual, relative to the right-hand side, with equations of one size."""
-        scaled, d = self.with_unit_rows
-        found, residual = scaled._refined(right._replace(zeta=d * right.zeta))
-        return found._replace(zeta=d * found.zeta), residual
+        """The solution and the norm of its residual, relative to the right-hand side, with columns, equations and the
+        objective in units of predictions and of ‖θ‖²."""
+        scaled, c, r, kappa = self._in_units
+        w = tuple(a / kappa for a in right.w)
+        found, residual = scaled._refined(Move(w, c * right.x / kappa, r * right.zeta))
+        return Move(found.w, c * found.x, kappa * r * found.zeta), residual
+
+    def as_move(self, left: Move) -> Move:
+        """What a solution leaves of a right-hand side, as a move: it is orthogonal to the range in units of columns."""
+        c = self._in_units[1]
+        return left._replace(x=c * c * left.x)
+
+    @cached_property
+    def _in_units(self) -> tuple[System, Array, Array, float]:
+        """The system for x/c, rζ/κ and the objective divided by κ, with these factors.
+
+        Columns that are no predictions have entries of at most 1 in rows of that size: a column of data in large units
+        would otherwise make θ's part of its rows, and what the regularization leaves of it, small. It is 1 on u and t.
+        """
+        c, r, own, J = np.ones(self.H.shape[0]), np.ones(self.J.shape[0]), self.others, abs(sp.csr_array(self.J))
+        for _ in range(PASSES if J.nnz else 0):
+            scaled = sp.csc_array(sp.diags_array(r) @ J @ sp.diags_array(c))
+            largest = np.asarray(scaled.max(axis=0).todense()).ravel()[own]
+            c[own] /= np.where(largest > 0, largest, 1.0)
+            rows = sp.csr_array(sp.diags_array(r) @ J @ sp.diags_array(c)).max(axis=1)
+            largest = np.asarray(rows.todense()).ravel()
+            r /= np.where(largest > 0, largest, 1.0)
+        kappa = _units(self)[0]
+        C = sp.diags_array(c)
+        norms = tuple(n._replace(weight=n.weight / kappa) for n in self.norms)
+        H, scaled = sp.csc_array(C @ self.H @ C / kappa), sp.csr_array(sp.diags_array(r) @ self.J @ C)
+        return replace(self, H=H, J=scaled, norms=norms), c, r, kappa
 
     @cached_property
     def with_unit_rows(self) -> tuple[System, Array]:

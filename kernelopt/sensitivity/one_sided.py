@@ -164,6 +164,7 @@ class OneSided:
             image = system.times(answer)
             w = tuple(a - b for a, b in zip(rest.w, image.w, strict=True))
             rest = Move(w, rest.x - image.x, rest.zeta)
+        rest = system.as_move(rest)
         least = INEXACT * max(float(np.abs(part).max(initial=0.0)) for part in (*rest.w, rest.x))
         *parts, x = (np.where(np.abs(part) > least, part, 0.0) for part in (*rest.w, rest.x))
         return solution_map.along(self.found, system, Move(tuple(parts), x, rest.zeta), self.chosen)

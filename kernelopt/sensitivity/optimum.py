@@ -31,6 +31,7 @@ from kernelopt.sensitivity.stated_cones import StatedCones
 from kernelopt.sensitivity.unpriced import settled
 from kernelopt.solvers.cone_program import answered
 from kernelopt.solvers.cones import into_dual, violation
+from kernelopt.support.arithmetic import median
 from kernelopt.support.types import Array, Bools, Ints
 
 MOST = 2000  # rows up to which a factor is made anew, at full numerical rank: O(N³) flops
@@ -57,6 +58,11 @@ ROUNDING = 1e-12  # relative to the trace of a weight of ‖θM‖²: eigenvalue
 EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step in double precision improves
 # Relative to slopes of the objective and right-hand sides: multipliers and predictions up to this are rounding of 0.
 NOTHING = 1e-12
+# The ratio of a multiplier and a slack, in their units, above which a row is active. After an interior point there are
+# many orders of magnitude between both kinds.
+APART = 1e-8
+# The least units of slacks and multipliers, relative to the largest: polished points are exact to 1e-12 of those.
+FINEST_SLACK, FINEST = 1e-4, 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,13 +253,28 @@ def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, d
 
 
 def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
-    """Units of slacks and of multipliers: the largest prediction or small right-hand side, the largest multiplier.
+    """Units of slacks and of multipliers: those of predictions or small right-hand sides, the largest multiplier; less,
+    where the median slack of inactive rows, or the first decile of the objective's slopes, is less.
 
-    Multipliers that are rounding of 0, as where all rows are inactive, are no unit: slopes of the objective are.
+    A constant that all labels share is no slack, and the weight of one row is none of the others. Multipliers that are
+    rounding of 0, as where all rows are inactive, are no unit: slopes of the objective are.
     """
-    of_slacks, largest = _unit_of_slacks(data, x), float(np.abs(z * data.row_norms).max(initial=0.0))
-    slope = _slope(data, of_slacks)
-    return of_slacks, (largest if largest > NOTHING * slope else slope) or 1.0
+    of_slacks, sizes = _unit_of_slacks(data, x), np.abs(z * data.row_norms)
+    largest, slope = float(sizes.max(initial=0.0)), _slope(data, of_slacks)
+    if not largest > NOTHING * slope:
+        return of_slacks, slope or 1.0
+    slopes = np.abs(data.c) + data.sizes[0] @ np.abs(x)
+    slopes = slopes[slopes > NOTHING * slopes.max(initial=0.0)]
+    small = float(np.quantile(slopes, 0.1)) if len(slopes) else largest
+    linear = np.zeros(len(z), dtype=bool)
+    for kind, rows, _ in data.cones.slices:
+        linear[rows] = kind == "nonneg"
+    linear[data.vacuous] = False
+    slacks = np.abs(data.b - data.A @ x)[linear] / data.row_norms[linear]
+    inactive = slacks[(slacks > NOTHING * of_slacks) & (sizes[linear] * of_slacks <= APART * slacks * largest)]
+    if len(inactive):
+        of_slacks = min(of_slacks, max(median(inactive), FINEST_SLACK * of_slacks))
+    return of_slacks, min(largest, max(small, FINEST * largest))
 
 
 def _slope(data: StatedCones, of_slacks: float) -> float:
