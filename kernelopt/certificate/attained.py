@@ -21,7 +21,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.language.nodes import norm_from_gram
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.solvers import cone_program, engines
+from kernelopt.solvers import cone_program, engines, on_rows
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
 from kernelopt.support.singular import singular_values
@@ -254,8 +254,19 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     for way in (by_cones, by_engines) if sparse else (by_engines, by_cones):
         found = way()
         if found is not None and isfinite(found):
-            return found
+            return min(found, _at_nothing(reduction, data, t))
     return None
+
+
+def _at_nothing(reduction: Reduction, data: Outer, t: Array) -> float:
+    """The minimized objective where all variables are 0; ∞ where that is infeasible, or not known.
+
+    Where P₀ is 0, a solver's value is 0 to its absolute error, which may be large beside what θ gains.
+    """
+    if t.any() or data.pieces is None:
+        return inf
+    found = on_rows.value_of_zeros(data.pieces)
+    return inf if found is None else found
 
 
 def _terms(form: ConicForm, x: Array | None, value: float) -> tuple[float, float]:

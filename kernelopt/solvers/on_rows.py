@@ -104,7 +104,12 @@ def value_at_zero(reduction: Reduction, outer: Outer, watch: Watch) -> float | N
 
 def value_without_variables(form: CanonicalForm, pieces: Pieces) -> float | None:
     """P₀ where all columns follow from θ; None where there are others, and where θ = 0 violates a constraint."""
-    if form.y or pieces.cones or not pieces.is_explicit:
+    return None if form.y else value_of_zeros(pieces)
+
+
+def value_of_zeros(pieces: Pieces) -> float | None:
+    """The minimized objective where all columns are 0; None where that violates a constraint, or is not known."""
+    if pieces.cones or not pieces.is_explicit:
         return None
     with np.errstate(all="ignore"):  # outside of a domain
         sums = pieces.sums(pieces.settled(np.zeros(pieces.n)))

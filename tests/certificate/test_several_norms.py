@@ -61,7 +61,7 @@ def test_nothing_is_gained_by_any_theta():
     theta, other = ko.Theta(LINEAR), ko.Theta(GAUSSIAN)
     loss = cp.sum(ko.losses.squared_hinge(np.sign(Y), theta(X) + other(X)))
     problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 3, ko.norm(other) <= 3])
-    assert problem.solve() == 0
+    assert 0 <= problem.solve() <= 1e-30  # a margin may be short by one rounding
     assert problem.status == "optimal"
     assert problem.certificate.lower == 0
 

@@ -728,3 +728,37 @@ def test_a_theta_that_is_held_at_0():
         problem = ko.Problem(cp.Minimize(loss), [ko.sum_squares(theta) <= 0])
         problem.solve()
         assert ko.gradient(problem, cp.square(b), [lam])[lam] == pytest.approx(-18 / 2.1**3, rel=1e-6)
+
+
+UNITS = {
+    "none": {},
+    "a column of data": {"column": 1e6},
+    "a column of small data": {"column": 1e-4},
+    "the weight of a row": {"weight": 1e4},
+    "the objective": {"factor": 1e8},
+    "an offset of all labels": {"offset": 1e3},
+}
+
+
+@pytest.mark.parametrize(
+    "loss", [cp.norm1, cp.sum_squares, lambda r: cp.sum(cp.huber(r, 0.2))], ids=["l1", "l2", "huber"]
+)
+@pytest.mark.parametrize("name", UNITS)
+def test_units_of_data_change_no_gradient(name, loss):
+    """A partially linear model. Systems were regularized as much for each column, and rows had one unit of slacks."""
+    unit = {"column": 1.0, "weight": 1.0, "factor": 1.0, "offset": 0.0} | UNITS[name]
+    rng = np.random.default_rng(3)
+    points, income = rng.uniform(0, 5, (30, 1)), rng.lognormal(0, 0.5, 30)
+    labels = np.sin(points[:, 0]) + 0.5 * income + 0.3 * rng.normal(size=30)
+
+    def found(unit):
+        theta, b, beta = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(), cp.Variable()
+        lam = cp.Parameter(pos=True, value=0.2)
+        r = labels + unit["offset"] - theta(points) - b - beta * (income * unit["column"])
+        first = 100 * unit["weight"] * cp.abs(r[0] - 0.01)  # 0 from weights of 100 on
+        objective = loss(r[1:]) + first + lam * ko.sum_squares(theta)
+        problem = ko.Problem(cp.Minimize(unit["factor"] * objective))
+        problem.solve()
+        return ko.gradient(problem, np.arange(1, 4) @ theta(np.array([[1.0], [2.0], [4.0]])), [lam])[lam], problem
+
+    assert found(unit)[0] == pytest.approx(found(dict.fromkeys(unit, 1.0) | {"offset": 0.0})[0], rel=1e-6)
