@@ -58,11 +58,8 @@ ROUNDING = 1e-12  # relative to the trace of a weight of ‖θM‖²: eigenvalue
 EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step in double precision improves
 # Relative to slopes of the objective and right-hand sides: multipliers and predictions up to this are rounding of 0.
 NOTHING = 1e-12
-# The ratio of a multiplier and a slack, in their units, above which a row is active. After an interior point there are
-# many orders of magnitude between both kinds.
-APART = 1e-8
 # The least units of slacks and multipliers, relative to the largest: polished points are exact to 1e-12 of those.
-FINEST_SLACK, FINEST = 1e-4, 1e-5
+FINEST = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,10 +268,11 @@ def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
         linear[rows] = kind == "nonneg"
     linear[data.vacuous] = False
     slacks = np.abs(data.b - data.A @ x)[linear] / data.row_norms[linear]
-    inactive = slacks[(slacks > NOTHING * of_slacks) & (sizes[linear] * of_slacks <= APART * slacks * largest)]
+    of_multipliers = min(largest, max(small, FINEST * largest))
+    inactive = slacks[(slacks > NOTHING * of_slacks) & (sizes[linear] <= active.NEAR * of_multipliers)]
     if len(inactive):
-        of_slacks = min(of_slacks, max(median(inactive), FINEST_SLACK * of_slacks))
-    return of_slacks, min(largest, max(small, FINEST * largest))
+        of_slacks = min(of_slacks, max(median(inactive), FINEST * of_slacks))
+    return of_slacks, of_multipliers
 
 
 def _slope(data: StatedCones, of_slacks: float) -> float:
