@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import cvxpy as cp
+import numpy as np
+import scipy.sparse as sp
 
+from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.explicit import ExplicitSource
 from kernelopt.compiler.iterate import Iterate
@@ -16,6 +19,11 @@ from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.expressions import Theta
 from kernelopt.results.solution import Solution
 from kernelopt.support.checks import shown
+
+
+def _as_cvxpy_has_it(variable: cp.Variable, value: Any) -> Any:
+    """A value as cvxpy stores it: of a diagonal variable as a sparse matrix."""
+    return value if value is None or not variable.attributes["diag"] else sp.diags_array(np.diagonal(dense(value)))
 
 
 def write(
@@ -27,7 +35,7 @@ def write(
     With a `source`, the explicit problem that was translated gets them, too.
     """
     for variable, value in zip(form.y, (None,) * len(form.y) if point is None else point.y, strict=True):
-        form.users[variable.id].save_value(value)
+        form.users[variable.id].save_value(_as_cvxpy_has_it(variable, value))
     for link in form.predictions:
         function = solution.functions.get(link.theta)
         named = None if function is None else function._named(link.theta._names())

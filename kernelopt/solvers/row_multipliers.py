@@ -60,7 +60,7 @@ class OfLengths(NamedTuple):
     T: Array
 
 
-class Parts(NamedTuple):
+class LengthStep(NamedTuple):
     """Of one φ: multipliers, W, U, T, and φ(p)."""
 
     a: Array
@@ -302,7 +302,7 @@ def of_lengths(problem: RowProblem, x: Array, b0: Array, scale: float) -> OfLeng
 
 def _of_length(
     problem: RowProblem, one: VectorNorm, x: Array, b0: Array, sigma: float
-) -> tuple[Ints, Array, Array, Parts]:
+) -> tuple[Ints, Array, Array, LengthStep]:
     """The entries of x in one φ, the multipliers and p of these, and the rest of its step, with the value of M."""
     at, heads = one.columns, np.ones(1)
     if one.t >= 0:
@@ -321,7 +321,7 @@ def _of_length(
     return at, heads * a, (z - a) / sigma / heads, found._replace(value=value, U=heads[:, None] * found.U)
 
 
-def _of_length_alone(one: VectorNorm, z: Array, sigma: float) -> Parts:
+def _of_length_alone(one: VectorNorm, z: Array, sigma: float) -> LengthStep:
     """‖p‖ = r, the minimizer of ½σr² + φ(r) − ‖z‖r, along z."""
     size = float(np.linalg.norm(z))
     r = float(np.clip((size - one.slope) / sigma, 0.0, one.limit))
@@ -329,22 +329,22 @@ def _of_length_alone(one: VectorNorm, z: Array, sigma: float) -> Parts:
     along = 0.0 if 0 < r < one.limit else 1.0
     U = (z / size if size > 0 else z)[:, None]
     W, T = sigma * across * np.eye(len(one.blocks)), np.array([[sigma * (along - across)]])
-    return Parts(across * z, W, U, T, one.slope * r)
+    return LengthStep(across * z, W, U, T, one.slope * r)
 
 
-def _of_cone(one: VectorNorm, z: Array, sigma: float) -> Parts:
+def _of_cone(one: VectorNorm, z: Array, sigma: float) -> LengthStep:
     """The cone ‖v‖ ≤ t, with t first. The derivative has one number on its diagonal: W takes it for v, and T for t."""
     family, ones = SecondOrderCone(), np.ones(1)
     J = family.prox_slope(z[None], ones, ones)
     T = J.T[0] + np.diag([J.d[0, 0], 0.0])
     W = J.d[0, 0] * np.eye(len(one.blocks))
-    return Parts(family.prox(z[None], ones, ones)[0], sigma * W, J.Z[0], sigma * T, 0.0)
+    return LengthStep(family.prox(z[None], ones, ones)[0], sigma * W, J.Z[0], sigma * T, 0.0)
 
 
-def _of_matrix(problem: RowProblem, one: VectorNorm, z: Array, sigma: float) -> Parts:
+def _of_matrix(problem: RowProblem, one: VectorNorm, z: Array, sigma: float) -> LengthStep:
     """slope·‖V‖ of Schatten's order p."""
     K = len(one.blocks)
     family, w, ones = Schatten((len(z) // K, K), one.p), np.array([one.slope]), np.ones(1)
     a = family.prox(z[None], ones, w)[0]
     W, Z, T = family.prox_slope(z[None], ones, w).parts(0)
-    return Parts(a, sigma * W, Z, sigma * T, one.slope * float(family.value((z - a)[None] / sigma)[0]))
+    return LengthStep(a, sigma * W, Z, sigma * T, one.slope * float(family.value((z - a)[None] / sigma)[0]))
