@@ -19,7 +19,8 @@ from scipy.optimize import linprog
 from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import APEX, BOUNDARY, Near
 from kernelopt.sensitivity.kkt import Length, Move, Span, System
-from kernelopt.sensitivity.optimum import NOTHING, Optimum, shrunken
+from kernelopt.sensitivity.natural_units import NOTHING
+from kernelopt.sensitivity.optimum import Optimum, shrunken
 from kernelopt.sensitivity.unpriced import loose
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Bools, Ints

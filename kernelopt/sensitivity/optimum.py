@@ -27,11 +27,11 @@ from kernelopt.factorization.factor import FLOOR
 from kernelopt.sensitivity import active
 from kernelopt.sensitivity.active import Equations, Faces
 from kernelopt.sensitivity.kkt import FLAT, Center, Length, Move, Span, System
+from kernelopt.sensitivity.natural_units import slope_of, unit_of_slacks, units_of
 from kernelopt.sensitivity.stated_cones import StatedCones
 from kernelopt.sensitivity.unpriced import settled
 from kernelopt.solvers.cone_program import answered
 from kernelopt.solvers.cones import into_dual, violation
-from kernelopt.support.arithmetic import median
 from kernelopt.support.types import Array, Bools, Ints
 
 MOST = 2000  # rows up to which a factor is made anew, at full numerical rank: O(N³) flops
@@ -56,10 +56,6 @@ CROSSED = 1e-9
 MISSES = 3
 ROUNDING = 1e-12  # relative to the trace of a weight of ‖θM‖²: eigenvalues up to this count as 0
 EXACT = 1e-15  # the residual, in units of the conditions' terms, that no step in double precision improves
-# Relative to slopes of the objective and right-hand sides: multipliers and predictions up to this are rounding of 0.
-NOTHING = 1e-12
-# The least units of slacks and multipliers, relative to the largest: polished points are exact to 1e-12 of those.
-FINEST = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +142,7 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
     )
     x, z = _cone_point(form, data, spans, point)
     z[data.vacuous] = 0.0
-    units = _units(data, x, z)
+    units = units_of(data, x, z)
     unpriced = settled(data, x)
     x = unpriced.x
     slack = data.b - data.A @ x
@@ -249,47 +245,6 @@ def span_of(reduction: Reduction, number: int, link: PredictionLink, v: Array, d
     return Span(B, columns, v.reshape(len(v), outputs) / root, centers)
 
 
-def _units(data: StatedCones, x: Array, z: Array) -> tuple[float, float]:
-    """Units of slacks and of multipliers: those of predictions or small right-hand sides, the largest multiplier; less,
-    where the median slack of inactive rows, or the first decile of the objective's slopes, is less.
-
-    A constant that all labels share is no slack, and the weight of one row is none of the others. Multipliers that are
-    rounding of 0, as where all rows are inactive, are no unit: slopes of the objective are.
-    """
-    of_slacks, sizes = _unit_of_slacks(data, x), np.abs(z * data.row_norms)
-    largest, slope = float(sizes.max(initial=0.0)), _slope(data, of_slacks)
-    if not largest > NOTHING * slope:
-        return of_slacks, slope or 1.0
-    slopes = np.abs(data.c) + data.sizes[0] @ np.abs(x)
-    slopes = slopes[slopes > NOTHING * slopes.max(initial=0.0)]
-    small = float(np.quantile(slopes, 0.1)) if len(slopes) else largest
-    linear = np.zeros(len(z), dtype=bool)
-    for kind, rows, _ in data.cones.slices:
-        linear[rows] = kind == "nonneg"
-    linear[data.vacuous] = False
-    slacks = np.abs(data.b - data.A @ x)[linear] / data.row_norms[linear]
-    of_multipliers = min(largest, max(small, FINEST * largest))
-    inactive = slacks[(slacks > NOTHING * of_slacks) & (sizes[linear] <= active.NEAR * of_multipliers)]
-    if len(inactive):
-        of_slacks = min(of_slacks, max(median(inactive), FINEST * of_slacks))
-    return of_slacks, of_multipliers
-
-
-def _slope(data: StatedCones, of_slacks: float) -> float:
-    """A size of the objective's slopes."""
-    P = float(np.abs(data.P.data).max(initial=0.0))
-    return max(float(np.abs(data.c).max(initial=0.0)), P * of_slacks)
-
-
-def _unit_of_slacks(data: StatedCones, x: Array) -> float:
-    """1 where all right-hand sides are 0, and predictions are rounding of it."""
-    u = np.concatenate([np.zeros(0), *(x[columns] for columns in data.u)])
-    b, size = np.abs(data.b[data.b != 0]), float(np.abs(u).max(initial=0.0))
-    if not len(b):
-        return size if size > NOTHING else 1.0
-    return max(size, float(np.quantile(b, 0.1)))
-
-
 def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...], point: Iterate) -> tuple[Array, Array]:
     """(x, z) next to the answer: Clarabel's solution of the cone program with νᵀu − μᵀt + ½ρ‖x − x̂‖² on u, t and y.
 
@@ -317,7 +272,7 @@ def _cone_point(form: CanonicalForm, data: StatedCones, spans: tuple[Span, ...],
         extra[part.g] += curved
         q[part.g] += weight * slope - curved * g
         q[part.h], extra[part.h] = 0.0, 1.0
-    unit = _unit_of_slacks(data, near)
+    unit = unit_of_slacks(data, near)
     size = float(np.abs(q).max(initial=0.0)) or 1.0
     rho = np.where(known, size / unit, 0.0)
     # In units of predictions and of the costs, in which Clarabel's tolerances are meant.
@@ -497,8 +452,8 @@ def _relative(found: Optimum, g: Array) -> float:
     data, x, z = found.data, found.x, found.z
     P, A, A_back = data.sizes
     terms = np.abs(data.c) + P @ np.abs(x) + A_back @ np.abs(z)
-    left, of_slacks = _residual(found), _unit_of_slacks(data, x)
-    least = EXACT * (_slope(data, of_slacks) or 1.0)  # where x is 0, all terms are rounding
+    left, of_slacks = _residual(found), unit_of_slacks(data, x)
+    least = EXACT * (slope_of(data, of_slacks) or 1.0)  # where x is 0, all terms are rounding
     of_theta = [
         float(np.abs(a).max(initial=0.0))
         / float(np.abs(span.B.T @ np.maximum(terms[span.columns], least)).max(initial=least))

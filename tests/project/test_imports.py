@@ -145,7 +145,7 @@ INSIDE = {
         ["one_sided"],
         ["degenerate", "directional", "named", "solution_map"],
         ["criterion", "optimum"],
-        ["unpriced"],
+        ["natural_units", "unpriced"],
         ["active", "chain_rule", "kkt"],
         ["atom_slopes", "stated_cones"],
     ],
