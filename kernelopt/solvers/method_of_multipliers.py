@@ -22,7 +22,7 @@ from kernelopt.solvers import row_systems
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.row_multipliers import OfLengths, RowStep, curvature, of_lengths, step, weighed
 from kernelopt.solvers.row_problem import RowProblem, VectorNorm
-from kernelopt.solvers.row_systems import Products
+from kernelopt.solvers.row_reduction import Products
 from kernelopt.solvers.watch import Watch
 from kernelopt.support import clock
 from kernelopt.support.clock import OutOfTimeError

@@ -10,9 +10,10 @@ from kernelopt.compiler import comparison
 from kernelopt.compiler.atom_rules import RULES
 from kernelopt.errors import ReadingError
 from kernelopt.factorization import CholeskyFactor
-from kernelopt.solvers import method_of_multipliers, on_rows, row_multipliers, row_systems
+from kernelopt.solvers import method_of_multipliers, on_rows, row_gradients, row_multipliers, row_reduction, row_systems
 from kernelopt.solvers.row_problem import row_problem
-from kernelopt.solvers.row_systems import Products, solver
+from kernelopt.solvers.row_reduction import Products
+from kernelopt.solvers.row_systems import solver
 from kernelopt.solvers.watch import Watch
 
 NAME = "METHOD_OF_MULTIPLIERS"
@@ -414,10 +415,10 @@ def full(problem, found, lengths, ridge):
 def test_systems_of_large_problems(name, largest, monkeypatch):
     """In rows, in columns, alike, and by conjugate gradients, as small ones."""
     monkeypatch.setattr(row_systems, "WHOLE", 0)
-    monkeypatch.setattr(row_systems, "MANY", 0)
+    monkeypatch.setattr(row_reduction, "MANY", 0)
     monkeypatch.setattr(row_systems, "LARGE", largest)
-    monkeypatch.setattr(row_systems, "ENOUGH", 1e-13)
-    monkeypatch.setattr(row_systems, "MOST", 5000)
+    monkeypatch.setattr(row_gradients, "ENOUGH", 1e-13)
+    monkeypatch.setattr(row_gradients, "MOST", 5000)
     problem, x, rng = numbers(name)
     a0 = np.where(problem.explicit, 0.2 * np.abs(rng.normal(size=len(problem.shift))), 0.0)
     state = at(problem, x, a0, np.zeros(len(x)))
@@ -553,13 +554,13 @@ def test_conjugate_gradients_with_too_many_steps_give_way_to_a_factor(monkeypatc
     monkeypatch.setattr(row_systems, "WHOLE", 0)
     monkeypatch.setattr(row_systems, "LARGE", 0)
     monkeypatch.setattr(row_systems, "FEW", 0.0)
-    monkeypatch.setattr(row_systems, "ENOUGH", 1e-13)
+    monkeypatch.setattr(row_gradients, "ENOUGH", 1e-13)
     problem, x, rng = numbers("norms of rows")
     state = at(problem, x, np.where(problem.explicit, 0.3, 0.0), np.zeros(len(x)))
     found, ridge = row_multipliers.curvature(problem, state.s, state.rows), np.full(problem.q, 0.1)
     r = rng.normal(size=len(x))
     for most, stiff in ((5000, False), (1, True)):
-        monkeypatch.setattr(row_systems, "MOST", most)
+        monkeypatch.setattr(row_gradients, "MOST", most)
         products = Products(problem)
         solved = solver(products, found, state.lengths, ridge)(r)
         assert products.is_stiff is stiff
@@ -570,10 +571,10 @@ def test_conjugate_gradients_with_too_many_steps_give_way_to_a_factor(monkeypatc
 @pytest.mark.parametrize(("fresh", "made"), [(5000, 1), (-1, 3)])
 def test_a_preconditioner_serves_later_systems_while_they_take_few_steps(monkeypatch, fresh, made):
     for name, value in (("WHOLE", 0), ("LARGE", 0), ("FEW", 0.0), ("ENOUGH", 1e-13), ("MOST", 5000), ("FRESH", fresh)):
-        monkeypatch.setattr(row_systems, name, value)
+        monkeypatch.setattr(row_systems if hasattr(row_systems, name) else row_gradients, name, value)
     problem, x, rng = numbers("norms of rows")
-    products, ridge, seen, factored = Products(problem), np.full(problem.q, 0.1), [], row_systems._factored
-    monkeypatch.setattr(row_systems, "_factored", lambda M: seen.append(len(M)) or factored(M))
+    products, ridge, seen, factored = Products(problem), np.full(problem.q, 0.1), [], row_gradients.factored
+    monkeypatch.setattr(row_gradients, "factored", lambda M: seen.append(len(M)) or factored(M))
     for scale in (1.0, 1.5, 2.0):
         state = at(problem, scale * x, np.where(problem.explicit, 0.3, 0.0), np.zeros(len(x)))
         found, r = row_multipliers.curvature(problem, state.s, state.rows), rng.normal(size=len(x))
