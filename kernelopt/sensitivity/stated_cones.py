@@ -62,9 +62,14 @@ class StatedCones:
 
     @cached_property
     def row_norms(self) -> Array:
-        """‖Aᵢ‖ of linear rows, 1 for those of other cones: in its unit a row's slack is a distance."""
-        found = np.ones(len(self.b))
-        squares = self.by_rows.multiply(self.by_rows).sum(axis=1)
+        """‖Aᵢ‖ of linear rows, 1 for those of other cones: in its unit a row's slack is a distance.
+
+        Columns that are no predictions count with entries of at most 1: data in large units would make slacks small.
+        """
+        found, largest = np.ones(len(self.b)), np.asarray(abs(self.A).max(axis=0).todense()).ravel()
+        largest[self.of_links] = 1.0
+        scaled = self.by_rows @ sp.diags_array(1 / np.maximum(largest, 1.0))
+        squares = scaled.multiply(scaled).sum(axis=1)
         for kind, rows, _ in self.cones.slices:
             if kind in ("zero", "nonneg"):
                 norms = np.sqrt(np.asarray(squares).ravel()[rows])
