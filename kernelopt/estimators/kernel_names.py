@@ -16,6 +16,7 @@ from kernelopt.kernels.sparse_rows import is_sparse, matrix, width
 from kernelopt.support.checks import is_real, shown
 from kernelopt.support.keywords import Hinting
 from kernelopt.support.types import Array
+from kernelopt.support.undoing import undone_by_errors
 
 PRECOMPUTED = "precomputed"
 # Kernels by scikit-learn's names, from gamma, degree and coef0.
@@ -57,12 +58,13 @@ def _undone_by_errors(fit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fit)
     def whole(self: Any, *args: Any, **data: Any) -> Any:
         before = dict(vars(self))
-        try:
-            return fit(self, *args, **data)
-        except BaseException:
+
+        def restore() -> None:
             vars(self).clear()
             vars(self).update(before)
-            raise
+
+        with undone_by_errors(restore):
+            return fit(self, *args, **data)
 
     return whole
 

@@ -28,6 +28,7 @@ from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
 from kernelopt.support.threads import one_pool
 from kernelopt.support.types import Array
+from kernelopt.support.undoing import undone_by_errors
 
 # Without bounds, a parameter that is declared positive is searched within this factor of its value, on both sides.
 FACTOR = 1e4
@@ -227,18 +228,14 @@ def tune(
     deadline = inf if time_limit is None else clock.now() + time_limit
     search = _Search(problem, judge, box, {"tol": TOL, "certify": False, **solve_options}, deadline, max_evaluations)
     starts = [box.start, *(box.random(random) for _ in range(n_init - 1))]
-    restore = problem._keep()
-    try:
-        with spelling(tune, solve_options), tqdm(total=None, desc="criterion", disable=not progress) as bar:
-            search.bar = bar
-            for number, start in enumerate(starts):
-                search.begin(number)
-                search.run(start)
-                if search.ended:
-                    break
-    except BaseException:
-        restore()
-        raise
+    shown_as = tqdm(total=None, desc="criterion", disable=not progress)
+    with undone_by_errors(problem._keep()), spelling(tune, solve_options), shown_as as bar:
+        search.bar = bar
+        for number, start in enumerate(starts):
+            search.begin(number)
+            search.run(start)
+            if search.ended:
+                break
     found = Tuned(tuple(chosen), tuple(search.evaluations), search.message)
     for p, value in zip(chosen, found.best.values, strict=True):
         p.value = value

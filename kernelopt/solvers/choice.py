@@ -58,7 +58,7 @@ EQUATIONS = 20
 # little: 1000 rows of rank 100 take Clarabel .4 to 10 s, ours .03 to 4. Several θ, spectral functions and semidefinite
 # cones, whose cone forms are large, take 1.5 to 40 times as long by cone solvers.
 SMALL = 200
-# Cones up to which that holds: cvxpy compiles each by itself, and 60 of three rows take .4 s, ours .2 with the proof.
+# Cones up to which that holds: cvxpy compiles each by itself, and 60 of three rows take .5 s, ours .3, with the proof.
 FEW_CONES = 20
 # Solvers of linear and quadratic programs, for which `_reason` has a plainer message than cvxpy.
 QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")

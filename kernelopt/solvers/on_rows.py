@@ -61,10 +61,11 @@ def _lacks(form: CanonicalForm, outer: Outer) -> str | None:
 
 def sums_in_balls(form: CanonicalForm, outer: Outer) -> int:
     """The number of bounds Σₖ|sₖ| ≤ c of rows, which are sets here, and a variable for each number elsewhere."""
-    key = "sums in balls", form
+    key, pieces = ("sums in balls", form), outer.pieces
     if key not in outer.notes:
-        taken = lacks(form, outer) is None and outer.pieces is not None
-        outer.notes[key] = row_problem.sums_in_balls(form, outer.pieces) if taken and outer.pieces else 0
+        outer.notes[key] = 0
+        if pieces is not None and lacks(form, outer) is None:
+            outer.notes[key] = row_problem.sums_in_balls(form, pieces)
     found: int = outer.notes[key]
     return found
 

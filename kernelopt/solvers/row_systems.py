@@ -221,11 +221,17 @@ def _in_rows(products: Products, inner: Reduced, R: Array) -> Solver | None:
     if not f:
         return lambda r: times_penalty(problem, other, r)
     M = np.eye(f)
-    if by_rows and products.is_sum and not (other - np.diag(np.diag(other))).any():
-        part, grams = sp.csr_array(G[:, : problem.starts[1]]), np.zeros_like(products.of_rows(0))
-        for k, w in enumerate(np.diag(other).tolist()):
-            grams += w * products.of_rows(k)
-        return _by_rows(problem, other, G, M + part @ (part @ grams).T)
+    weights, n = np.diag(other), problem.starts[1]
+    if by_rows and not (other - np.diag(weights)).any():
+        if products.is_sum and len(weights) * n**2 <= f**2 * problem.p:
+            part, grams = sp.csr_array(G[:, :n]), np.zeros((n, n))
+            for k, w in enumerate(weights.tolist()):
+                grams += w * products.of_rows(k)
+            return _by_rows(problem, other, G, M + part @ (part @ grams).T)
+        if products.is_mixed:
+            h = inner.H.diagonal()
+            X = np.sqrt(h[h > 0])[:, None] * products.whole[h > 0, : problem.p]
+            return _by_rows(problem, other, G, M + (X * np.repeat(weights, np.diff(problem.ends))) @ X.T)
     parts = [sp.csr_array(G[:, a:b]) for a, b in pairwise(problem.starts)]
     for k, part in enumerate(parts):
         moved = part @ products.of_rows(k) if part.nnz and other[k].any() else np.zeros(0)

@@ -176,7 +176,7 @@ INSIDE = {
         ["cvxpy_parts", "drawing", "processes"],
         ["keywords", "long_rows", "optional", "outside", "singular", "sparse", "submatrix"],
         ["threads"],
-        ["arithmetic", "checks", "clock", "html", "locks", "progress", "properties", "types"],
+        ["arithmetic", "checks", "clock", "html", "locks", "progress", "properties", "types", "undoing"],
     ],
 }
 ROOT = Path(kernelopt.__file__).parent
