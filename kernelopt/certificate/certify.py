@@ -64,10 +64,12 @@ FLAT = 1e-6
 # Relative to P₀ − P, the improvement over θ = 0: errors of predictions up to this may raise the floor of the gap. No
 # multipliers can close such errors, and they are negligible beside the improvement.
 OPEN = 1e-10
-# Rows up to which another pass is made for what it may prove, and a certificate for the kernel matrix as computed is
-# tried: exact sums take N² Python operations. The gap without errors of kernel values must be below CLOSE, relatively,
-# for these errors to be the obstacle.
-FEW, CLOSE = 1000, 1e-3
+# Rows up to which another pass is made for what it may prove.
+FEW = 1000
+# Rows up to which a certificate for the kernel matrix as computed is tried: exact sums for 3000 rows
+# take .4 s. The gap without errors of kernel values must be near the tolerance, and below CLOSE, for these errors to be
+# the obstacle.
+SUMMED, CLOSE = 4000, 1e-3
 IN_VAIN = 0.1  # share of a gap that better multipliers would have to close for another pass over the kernel
 # Relative to the gap's unit: where errors of kernel values may cost more, the matrix as computed says little about the
 # stated problem, and no certificate rests on it.
@@ -180,8 +182,8 @@ def certified(reduction: Reduction, data: Outer, point: Iterate, request: Reques
             break
     certificate, own = found
     is_open = certificate.scope == FULL and not certificate.closes(request.tol, request.abs_tol)
-    if scope == FULL and is_open and _has_few_rows(reduction):
-        decided = own is not None and _rounding_decides(reduction, data, point, own, upper)
+    if scope == FULL and is_open and _has_rows(reduction, SUMMED):
+        decided = own is not None and _rounding_decides(reduction, data, point, own, request, upper)
         bound = own if decided else _without_errors(reduction, data, point, request, upper)
         if bound is not None:
             of_computed = _for_computed_kernel(reduction, data, point, bound)
@@ -246,7 +248,7 @@ def _from_point_alone(  # noqa: PLR0917
 
     None where a pass over many rows would be in vain: with the factor alone the bound of ν is near the value.
     """
-    if own is not None and way in {STREAMED, PRODUCTS} and not _has_few_rows(reduction):
+    if own is not None and way in {STREAMED, PRODUCTS} and not _has_rows(reduction, FEW):
         ours = _on_pieces(reduction, data, point, own.rows, FROM_FACTOR)
         if ours is not None and upper.upper - ours.value <= IN_VAIN * (upper.upper - own.value):
             return None
@@ -259,15 +261,16 @@ def _without_errors(
     """The bound of the solver's multipliers where errors of kernel values alone let them prove nothing."""
     rows = _rows_here(data, reduction, point, request.rows) if reduction.form.norms else None
     found = _on_pieces(reduction, data, point, rows, ERRORLESS)
-    return found if found is not None and _rounding_decides(reduction, data, point, found, upper) else None
+    return found if found is not None and _rounding_decides(reduction, data, point, found, request, upper) else None
 
 
-def _has_few_rows(reduction: Reduction) -> bool:
-    """Whether another pass over the kernel takes little beside what it may prove."""
-    return all(len(link.rows) <= FEW for link in reduction.form.predictions)
+def _has_rows(reduction: Reduction, most: int) -> bool:
+    return all(len(link.rows) <= most for link in reduction.form.predictions)
 
 
-def _rounding_decides(reduction: Reduction, data: Outer, point: Iterate, bound: Lower, attained: UpperBound) -> bool:
+def _rounding_decides(  # noqa: PLR0917
+    reduction: Reduction, data: Outer, point: Iterate, bound: Lower, request: Request, attained: UpperBound
+) -> bool:
     """Whether errors of kernel values keep the gap open: without them the bound is near the value.
 
     They must not be able to undo more than a share of the improvement, either.
@@ -279,7 +282,9 @@ def _rounding_decides(reduction: Reduction, data: Outer, point: Iterate, bound: 
         return False
     plain = replace(attained, upper=attained.value + attained.widened, rounding=0.0)
     unit = _assembled(reduction, data, None, plain, FULL).unit
-    return attained.kernel <= UNDONE * unit and abs(plain.upper - trial.value) <= CLOSE * unit
+    close = CLOSE if request.tol == 0 else min(CLOSE, LIKELY * request.tol)
+    near = max(close * unit, 0.0 if request.abs_tol is None else LIKELY * request.abs_tol)
+    return attained.kernel <= UNDONE * unit and abs(plain.upper - trial.value) <= near
 
 
 def _for_computed_kernel(reduction: Reduction, data: Outer, point: Iterate, bound: Lower) -> Certificate:

@@ -142,8 +142,17 @@ def _sums(pieces: Pieces, x: Array, error: Array) -> tuple[Array, Array, Array]:
         most = group.family.highest(s[group.rows], e[group.rows])
         for part, total in ((here, value), (most - here, high), (np.abs(most), size)):
             group.added(part, total)
-    noise = np.append(0.0, rounding[pieces.below]) + gamma(len(pieces.s0) + 8) * size
-    return value, (value + high) + gamma(len(pieces.s0) + 8) * (size + high), noise
+    relative = gamma(pieces.once("functions of each sum", _functions_of_sums) + 8)
+    noise = np.append(0.0, rounding[pieces.below]) + relative * size
+    return value, (value + high) + relative * (size + high), noise
+
+
+def _functions_of_sums(pieces: Pieces) -> Array:
+    """How many functions are added in the objective, and in each row below."""
+    found = np.zeros(1 + len(pieces.below))
+    for group in pieces.groups:
+        found += np.bincount(group.weights.indices, minlength=len(found))
+    return found
 
 
 def in_one_unit(pieces: Pieces, links: Sequence[Link], dual: Dual) -> tuple[Pieces, list[Link], Dual, int] | None:

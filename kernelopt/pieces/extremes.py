@@ -14,7 +14,7 @@ from scipy.special import wrightomega
 
 from kernelopt.pieces.function import ULPS, Bounded, Family, Jacobian, root
 from kernelopt.pieces.norms import level
-from kernelopt.support.arithmetic import UNIT, two_product
+from kernelopt.support.arithmetic import UNIT, gamma, two_product
 from kernelopt.support.types import Array
 
 
@@ -151,8 +151,9 @@ class SumOfLargest(Family):
         return np.where(_last(s, self.count) > near, self.count, np.nan)
 
     def highest(self, s: Array, e: Array) -> Array:
-        most = s + e + UNIT * (np.abs(s) + e)
-        return np.asarray(self.value(most) + ULPS * (2 + s.shape[1]) * np.abs(most).sum(axis=1))
+        down = -np.sort(-_with_zero(s + e + UNIT * (np.abs(s) + e)), axis=1)
+        shares = self._shares(down.shape[1])
+        return np.asarray(down @ shares + 2 * gamma(np.count_nonzero(shares) + 2) * (np.abs(down) @ shares))
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
         least, most = around(a, r)

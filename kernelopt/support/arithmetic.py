@@ -76,8 +76,11 @@ def exact_product(A: Array, B: Array) -> Array:
 
     That is a sum that is rounded once, nearly: the rounding errors of the sum, which are numbers, are summed like the
     products, as are theirs (T. Ogita, S. M. Rump, S. Oishi, Accurate sum and dot product, SIAM Journal on Scientific
-    Computing 26, 2005). Entries that cancel more than this tells are summed by `fsum`.
+    Computing 26, 2005). Entries that cancel more than this tells are summed by `fsum`. A is finite.
     """
+    busy = B.any(axis=1)  # other products are exactly 0
+    if not busy.all():
+        A, B = A[:, busy], B[busy]
     found, step = np.empty((len(A), B.shape[1])), max(1, IN_CACHE // max(A.shape[1], 1))
     for start in range(0, len(A), step):
         rows = A[start : start + step]

@@ -71,6 +71,13 @@ def test_products_that_cancel_are_rounded_once(monkeypatch, left):
     assert bool(counted) == (left < 1e-20)
 
 
+def test_products_with_rows_of_zeros():
+    rng = np.random.default_rng(5)
+    A, B = rng.normal(size=(3, 9)), rng.normal(size=(9, 2)) * (np.arange(9) % 3 == 1)[:, None]
+    beside_fractions(A, B)
+    assert not arithmetic.exact_product(A, np.zeros((9, 2))).any()
+
+
 def test_products_without_entries():
     assert arithmetic.exact_product(np.zeros((0, 3)), np.zeros((3, 2))).shape == (0, 2)
     assert arithmetic.exact_product(np.zeros((2, 0)), np.zeros((0, 1))).tolist() == [[0.0], [0.0]]

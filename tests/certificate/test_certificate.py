@@ -495,7 +495,21 @@ def test_rounding_decides_where_the_bound_without_it_is_near_the_value(monkeypat
     monkeypatch.setattr(MODULE, "_assembled", lambda *_: SimpleNamespace(unit=unit))
     reduction = SimpleNamespace(form=SimpleNamespace(predictions=[]))
     own = bound(0.0, grams=(Gram(np.eye(1), np.eye(1), np.ones(1)),))
-    assert MODULE._rounding_decides(reduction, NO_PIECES, None, own, attained) is decides
+    assert MODULE._rounding_decides(reduction, NO_PIECES, None, own, Request(FULL), attained) is decides
+
+
+@pytest.mark.parametrize(("tol", "abs_tol", "decides"), [(1e-5, None, True), (1e-6, None, False), (1e-6, 1e-5, True)])
+def test_exact_sums_are_for_gaps_near_the_tolerance(monkeypatch, tol, abs_tol, decides):
+    """The gap without errors is 2e-5, which is within four times the tolerance, or it is not."""
+    attained = UpperBound(
+        stated=1.0, value=1.0, sizes=1.0, plain=1.0, upper=1.1, widened=0.0, rounding=0.1, terms=1.0, at_zero=None,
+        is_zero=False, violations=(), is_feasible=True, kernel=0.0,
+    )  # fmt: skip
+    monkeypatch.setattr(MODULE, "_on_pieces", lambda *_: bound(1.0 - 2e-5))
+    monkeypatch.setattr(MODULE, "_assembled", lambda *_: SimpleNamespace(unit=1.0))
+    own = bound(0.0, grams=(Gram(np.eye(1), np.eye(1), np.ones(1)),))
+    request = Request(FULL, tol=tol, abs_tol=abs_tol)
+    assert MODULE._rounding_decides(None, NO_PIECES, None, own, request, attained) is decides
 
 
 @pytest.mark.parametrize(("scope", "lower"), [(FULL, 0.5), (MODULE.REDUCED, 0.0)])

@@ -437,6 +437,24 @@ def test_the_largest_value_counts_rounding(part):
     assert below > 5  # plain sums are too small now and then
 
 
+def test_rounding_of_a_row_does_not_grow_with_the_number_of_rows():
+    """The value at risk of 4000 rows that bound one function each; sums of many functions in rows, by fractions."""
+    rng, x = np.random.default_rng(4), cp.Variable(4000)
+    P = read(cp.Problem(cp.Minimize(cp.sum_largest(cp.abs(x), 400) / 400)))
+    at = P.settled(np.concatenate([rng.normal(size=4000), np.zeros(P.n - 4000)]))
+    assert 0 < upper(P, at, np.zeros(P.n)) - P.sums(at)[0] < 1e-12
+    y = cp.Variable(300)
+    P = read(cp.Problem(cp.Minimize(cp.maximum(cp.sum(cp.abs(y)), cp.sum(cp.pos(y))))))
+    below = 0
+    for _ in range(20):
+        here = rng.normal(size=300) * 10.0 ** rng.uniform(-8, 8, size=300)
+        at = P.settled(np.concatenate([here, np.zeros(P.n - 300)]))
+        exact = sum(abs(Fraction(v)) for v in here)
+        below += P.sums(at)[0] < exact
+        assert Fraction(upper(P, at, np.zeros(P.n))) >= exact
+    assert below > 2
+
+
 def test_errors_of_functions_within_functions_settle_from_the_inside():
     """Where values are 0 all errors are room for rounding: that of an outer function has to reach that of an inner
     one, which stays once it is large enough."""
