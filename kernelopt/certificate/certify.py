@@ -133,7 +133,7 @@ def first_look(reduction: Reduction, data: Outer, point: Iterate, rows: Array | 
     """A certificate from the factor alone, for a point that was evaluated; its bounds are not proven."""
     upper = upper_bound(reduction, data, point, exactly=True, look=True)
     bound = _on_pieces(reduction, data, point, _rows_here(data, reduction, point, rows), FIRST_LOOK)
-    return _assembled(reduction, data, bound, upper, REDUCED, check=False)
+    return _assembled(reduction, data, bound, upper, REDUCED, check=False, told=False)
 
 
 def value_at_zero(reduction: Reduction, data: Outer, known: bool = False) -> float | None:
