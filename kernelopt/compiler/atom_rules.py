@@ -35,6 +35,7 @@ from kernelopt.pieces.extremes import Largest, RowLogSumExp, SumOfLargest
 from kernelopt.pieces.function import Family
 from kernelopt.pieces.norms import Radial, RowNorm
 from kernelopt.pieces.quadratics import ABS, POS, SQUARE, Piecewise, many
+from kernelopt.pieces.ratios import SquaresOverLinear
 from kernelopt.pieces.spectral import Schatten
 from kernelopt.support.types import Array, Ints
 
@@ -360,7 +361,10 @@ def _log_sum_exp(reader: Reading, node: Any) -> Entries:
 
 def _quad_over_lin(reader: Reading, node: Any) -> Entries | None:
     if not node.args[1].is_constant():
-        return None
+        along, y = _along(node), reader.flattened(reader.entries(node.args[1]))
+        both = stacked([_affine(reader, node), y])
+        rows = np.column_stack([along, np.full(len(along), len(both) - 1)])
+        return applied(SquaresOverLinear(), _rows_of(both, rows), rows.shape[1])
     squares = _reduced(node, _piecewise(reader, SQUARE, _argument(reader, node)))
     return squares.times(1.0 / flat(node.args[1].value))
 

@@ -127,6 +127,18 @@ def applied(
     return Entries(_nothing(m), np.zeros(m), (term,))
 
 
+def joined(several: Sequence[Functions]) -> Functions:
+    """Functions of one kind, as those of one family."""
+    first, n = several[0], max(one.M.shape[1] for one in several)
+    if len(several) == 1:
+        return first
+    family = first.family.joined([one.family for one in several[1:]])
+    bases = [one.base for one in several if one.base is not None]
+    base = sparse.stacked(bases, max(n, *(M.shape[1] for M in bases))) if bases else None
+    c = np.concatenate([one.c for one in several])
+    return Functions(family, first.k, sparse.stacked([one.M for one in several], n), c, base)
+
+
 def stacked(parts: Sequence[Entries]) -> Entries:
     """One below the other."""
     n, at = max(part.M.shape[1] for part in parts), 0

@@ -24,6 +24,7 @@ from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.moreau import ProximalFunction
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.pieces.spectral import Schatten
+from kernelopt.support.cvxpy_parts import nodes_of
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
@@ -62,6 +63,9 @@ class Facts(NamedTuple):
     bends: Array
 
 
+ATOMS = 150  # of a long problem
+
+
 @dataclass(frozen=True, eq=False)
 class Outer:
     """The outer problem of a canonical form, for values of its parameters.
@@ -92,6 +96,11 @@ class Outer:
             return True
         functions = any(isinstance(group.family, Schatten) for group in self.pieces.groups)
         return functions or any(cone.kind == "psd" for cone in self.pieces.cones)
+
+    @cached_property
+    def is_long(self) -> bool:
+        """Whether there are many atoms: cvxpy compiles each by itself, in about a millisecond."""
+        return len(nodes_of(self.canonical.outer)) > ATOMS
 
     @property
     def split(self) -> Separable | None:

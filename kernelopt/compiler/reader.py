@@ -9,9 +9,9 @@ Nodes without parameters are read once: `Reader.read` with other values of param
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -20,11 +20,12 @@ import scipy.sparse as sp
 
 from kernelopt.compiler import linear_maps
 from kernelopt.compiler.atom_rules import RULES
-from kernelopt.compiler.entries import Entries, Functions, applied, constant, stacked, unit, wide
+from kernelopt.compiler.entries import Entries, Functions, Term, applied, constant, joined, stacked, unit, wide
 from kernelopt.compiler.linear_maps import MOVES, flat
 from kernelopt.errors import DCPError
 from kernelopt.pieces.form import Cone, Group, Pieces
 from kernelopt.pieces.function import Family
+from kernelopt.pieces.ratios import SquaresOverLinear
 from kernelopt.support.cvxpy_parts import graph_form, has_graph_form, in_real_numbers
 from kernelopt.support.types import Array, Ints
 
@@ -60,24 +61,39 @@ class Applied(NamedTuple):
     restriction: Any
 
 
+class Use(NamedTuple):
+    """Functions, and where they stand: which of them, in the objective (0) or a row below, with a weight."""
+
+    functions: Functions
+    places: list[tuple[Ints, Ints, Array]]
+
+    @property
+    def kind(self) -> Any:
+        """Functions of one kind may stand in one group: those of the objective alone are apart."""
+        f, outer = self.functions, not any(owners.any() for _, owners, _ in self.places)
+        return None if f.family.kind is None else (f.family.kind, f.k, f.base is None, outer)
+
+
 class RowLayout(NamedTuple):
     """Rows in one matrix.
 
-    restrictions, functions : what they are made of; costly : the columns with linear costs; kept : those in use
+    restrictions, uses : what they are made of; costly : the columns with linear costs; kept : those in use
     pieces : the rows as pieces, with these costs and without weights
     """
 
     restrictions: tuple[Restriction, ...]
-    functions: tuple[Functions, ...]
+    uses: list[list[Use]]
     costly: Array
     kept: Array
     pieces: Pieces
 
-    def are_rows_of(self, found: Mapping[int, Restriction], functions: list[Functions], c: Array) -> bool:
+    def are_rows_of(self, found: Mapping[int, Restriction], uses: list[list[Use]], c: Array) -> bool:
         """Whether these very restrictions and functions, with costs of the same columns, have these rows."""
-        same = len(found) == len(self.restrictions) and len(functions) == len(self.functions)
-        pairs = [*zip(found.values(), self.restrictions, strict=same), *zip(functions, self.functions, strict=same)]
-        return same and all(a is b for a, b in pairs) and np.array_equal(c != 0, self.costly)
+        same = len(found) == len(self.restrictions) and list(map(len, uses)) == list(map(len, self.uses))
+        pairs = zip(chain(*uses), chain(*self.uses), strict=same)
+        same = same and all(a.functions is b.functions for a, b in pairs)
+        same = same and all(a is b for a, b in zip(found.values(), self.restrictions, strict=True))
+        return same and np.array_equal(c != 0, self.costly)
 
 
 class Reader:
@@ -164,6 +180,8 @@ class Reader:
 
     def _add(self, restriction: Restriction) -> None:
         """To what is being read, or to the problem."""
+        if restriction.kind == "below" and any(_is_ratio(t) for t in restriction.rows.terms):
+            restriction = restriction._replace(rows=self._with_cones(restriction.rows))
         if len(restriction.rows):
             home = self._reading[-1][1] if self._reading else self._found
             home[id(restriction)] = restriction
@@ -194,6 +212,23 @@ class Reader:
         if len(self._bounds.get(key, ())) != n:
             self._bounds[key] = self._fresh(n)
         return self._bounds[key]
+
+    def _with_cones(self, entries: Entries) -> Entries:
+        """‖x‖²/y as a column z with ‖(2x, y − z)‖ ≤ y + z: in rows below its weight may be 0, where no prox of it is in
+        its domain."""
+        found = Entries(entries.M, entries.c, tuple(t for t in entries.terms if not _is_ratio(t)))
+        for t in entries.terms:
+            if not _is_ratio(t):
+                continue
+            f, m = t.functions, len(t.which)
+            arguments, z = Entries(f.M, f.c), unit(self._bounding(m))
+            for i, one in enumerate(t.which):
+                x, y = (arguments.take(one * f.k + part) for part in (np.arange(f.k - 1), np.array([f.k - 1])))
+                head = z.take(np.array([i]))
+                self._add(Restriction("soc", stacked([y.plus(head), y.minus(head), x.times(2.0)])))
+            place = sp.csr_array((t.weight, (t.at, np.arange(m))), shape=(len(entries), m))
+            found = found.plus(z.mapped(place))
+        return found
 
     def _fresh(self, n: int) -> Ints:
         self._n += n
@@ -322,7 +357,7 @@ class Reader:
 
         Rows of the same restrictions and functions as at the reading before, with costs of the same columns, stay.
         """
-        number, uses = 0, dict[int, tuple[Functions, list[tuple[Ints, Ints, Array]]]]()
+        number, found = 0, dict[int, Use]()
         owned = [(objective, np.zeros(1, dtype=int))]
         for kind, entries, _ in self._found.values():
             if kind == "below":
@@ -330,21 +365,21 @@ class Reader:
                 number += len(entries)
         for entries, owners in owned:
             for t in entries.terms:
-                uses.setdefault(id(t.functions), (t.functions, []))[1].append((t.which, owners[t.at], t.weight))
-        functions = [one for one, _ in uses.values()]
-        weights = [_weights(one, several, number) for one, several in uses.values()]
+                found.setdefault(id(t.functions), Use(t.functions, [])).places.append((t.which, owners[t.at], t.weight))
+        uses = _alike(found.values())
+        weights = [_weights(several, number) for several in uses]
         c, linear = np.zeros(self._n), sp.coo_array(wide(objective.M, self._n))
         np.add.at(c, linear.col, linear.data)
         before = self._before
-        if before is None or not before.are_rows_of(self._found, functions, c):
-            before = self._before = self._laid_out(functions, c, stated)
+        if before is None or not before.are_rows_of(self._found, uses, c):
+            before = self._before = self._laid_out(uses, c, stated)
         kept, known = before.kept, before.pieces
         groups = tuple(replace(group, weights=W) for group, W in zip(known.groups, weights, strict=True))
         return known.with_costs(c[kept], float(objective.c.sum()), groups)
 
-    def _laid_out(self, functions: list[Functions], c: Array, stated: Mapping[int, list[int]]) -> RowLayout:
+    def _laid_out(self, uses: list[list[Use]], c: Array, stated: Mapping[int, list[int]]) -> RowLayout:
         """Rows, and functions of them that weigh nothing yet."""
-        rows, at = list[Entries](), 0
+        rows, at, functions = list[Entries](), 0, [joined([use.functions for use in several]) for several in uses]
 
         def put(entries: Entries) -> Ints:
             nonlocal at
@@ -391,7 +426,7 @@ class Reader:
             {name: np.concatenate([places[key] for key in keys]) for name, keys in stated.items()},
             tuple((place[own], node) for own, node in values if kept[own].all()),
         )  # fmt: skip
-        return RowLayout(tuple(self._found.values()), tuple(functions), c != 0, kept, pieces)
+        return RowLayout(tuple(self._found.values()), uses, c != 0, kept, pieces)
 
     def _in_use(self, M: sp.csr_array, c: Array) -> Array:
         """Which columns stand anywhere, or are those of a variable: those of earlier readings do not count."""
@@ -401,12 +436,27 @@ class Reader:
         return kept
 
 
-def _weights(functions: Functions, several: list[tuple[Ints, Ints, Array]], number: int) -> sp.csr_array:
-    """Weights of functions in the objective and in so many rows below."""
-    which, owners, weights = (np.concatenate(part) for part in zip(*several, strict=True))
+def _is_ratio(term: Term) -> bool:
+    return isinstance(term.functions.family, SquaresOverLinear)
+
+
+def _alike(uses: Iterable[Use]) -> list[list[Use]]:
+    """Those of one kind together, in the order of the first of each."""
+    found: dict[Any, list[Use]] = {}
+    for use in uses:
+        kind = use.kind
+        found.setdefault(id(use) if kind is None else kind, []).append(use)
+    return list(found.values())
+
+
+def _weights(uses: Sequence[Use], number: int) -> sp.csr_array:
+    """Weights of functions, of one use after the other, in the objective and in so many rows below."""
+    counts = [len(use.functions.c) // use.functions.k for use in uses]
+    first, every = np.cumsum([0, *counts]), np.arange(sum(counts))
+    places = [(at + which, owners, w) for use, at in zip(uses, first, strict=False) for which, owners, w in use.places]
+    which, owners, weights = (np.concatenate(part) for part in zip(*places, strict=True))
     if np.any(weights < 0):
         raise DCPError("Expected convex terms; got a concave one.")
-    every = np.arange(len(functions.c) // functions.k)
     if np.array_equal(which, every):
         return sp.csr_array((weights, owners, np.arange(len(every) + 1)), shape=(len(every), 1 + number))
     return sp.csr_array((weights, (which, owners)), shape=(len(every), 1 + number))

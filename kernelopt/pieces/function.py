@@ -7,11 +7,11 @@ and results have one entry, or one row, for each function. Nothing here knows of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import product
 from math import inf, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,8 +72,21 @@ class Family(ABC):
         """Of a cone, the entries that grow towards its inside."""
         return np.arange(0)
 
+    @property
+    def kind(self) -> Hashable | None:
+        """What families have in common whose functions may stand in one; None where they stay apart.
+
+        That is here the class with its numbers, where all m are one function.
+        """
+        known: list[Any] = [getattr(self, field.name) for field in fields(self)] if is_dataclass(self) else []
+        return (type(self), *known) if all(isinstance(value, (int, float, tuple)) for value in known) else None
+
     def take(self, which: Array) -> Family:
         """Some of the functions; the family itself where all m are one function."""
+        return self
+
+    def joined(self, others: Sequence[Any]) -> Family:
+        """The functions of families of one kind, of this one first."""
         return self
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -41,6 +42,13 @@ class Radial(Family):
     """
 
     shape: Piecewise
+
+    @property
+    def kind(self) -> Hashable:
+        return Radial, self.shape.kind
+
+    def joined(self, others: Sequence[Radial]) -> Radial:
+        return Radial(self.shape.joined([f.shape for f in others]))
 
     def take(self, which: Array) -> Radial:
         return Radial(self.shape.take(which))

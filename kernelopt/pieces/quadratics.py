@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 
@@ -37,6 +38,14 @@ class Piecewise(OfOneNumber):
         terms = np.stack([after[..., 1], after[..., 2] * knots, -before[..., 1], -before[..., 2] * knots])
         jumps = np.abs(terms.sum(axis=0)) > ULPS * np.abs(terms).sum(axis=0)
         return not bool(np.any(jumps & np.isfinite(self.knots)))
+
+    @property
+    def kind(self) -> Hashable:
+        return Piecewise, self.knots.shape[1]
+
+    def joined(self, others: Sequence[Piecewise]) -> Piecewise:
+        parts = [self, *others]
+        return Piecewise(np.vstack([f.knots for f in parts]), np.vstack([f.coefficients for f in parts]))
 
     def take(self, which: Array) -> Piecewise:
         """Some of the functions, in an order; all of them many times where there is one."""

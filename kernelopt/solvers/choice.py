@@ -249,9 +249,11 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
 
 def _is_small(form: CanonicalForm, outer: Outer) -> bool:
     """Whether few predictions of one θ and its Euclidean norm enter, neither singular values nor eigenvalues, and few
-    cones, each of which cvxpy compiles by itself."""
+    cones and atoms, each of which cvxpy compiles by itself."""
     pieces = outer.pieces
-    if len(form.predictions) != 1 or outer.has_spectra or pieces is None or len(pieces.cones) > FEW_CONES:
+    if len(form.predictions) != 1 or outer.has_spectra or pieces is None:
+        return False
+    if len(pieces.cones) > FEW_CONES or outer.is_long:
         return False
     link = form.predictions[0]
     return len(link.rows) * (link.theta.outputs or 1) <= SMALL and all(norm.is_plain for norm in form.norms)

@@ -247,3 +247,91 @@ def test_maxima_of_many_lines_stay_within_others():
     u, t = cp.Variable((3, 9)), cp.Variable()
     problem = cp.Problem(cp.Minimize(cp.sum(cp.pos(cp.max(u, axis=1) - t))))
     assert len(read(problem, [u, t]).below) == 3
+
+
+def in_loops(kind, f, F, z):
+    """Sums that are written row by row, with other weights and constants in each."""
+    rows = range(6)
+    match kind:
+        case "absolute values":
+            return cp.sum([(1 + i) * cp.abs(f[i] - i) for i in rows]) + 2 * cp.norm1(f)
+        case "norms of rows":
+            return cp.sum([(1 + i) * cp.norm(F[i] - i) for i in rows]) + cp.sum(cp.norm(F, 2, axis=1))
+        case "maxima":
+            return cp.sum([cp.max(F[i]) for i in rows]) + cp.sum(cp.max(F, axis=1))
+        case "exponentials":
+            return cp.sum([cp.exp(f[i]) + (2 + i) * cp.logistic(f[i]) for i in rows])
+        case "ratios":
+            return cp.sum(
+                [cp.quad_over_lin(F[i], z[i] + 1) + cp.quad_over_lin(F[i] - 1, cp.sqrt(z[i] + 1)) for i in rows]
+            )
+        case _:
+            return cp.sum([cp.maximum(cp.abs(f[i]), 2 * f[i] - 1, cp.norm(F[i])) for i in rows])
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups"),
+    [("absolute values", 1), ("norms of rows", 1), ("maxima", 1), ("exponentials", 2), ("ratios", 2), ("others", 4)],
+)
+def test_functions_of_one_kind_are_one_group(kind, groups):
+    """A problem in loops, as one that is written with arrays; those of constraints stay apart."""
+    f, F, z = cp.Variable(6), cp.Variable((6, 3)), cp.Variable(6)
+    problem = cp.Problem(cp.Minimize(in_loops(kind, f, F, z)), [cp.abs(f[0]) + cp.square(z[i]) <= 4 for i in range(6)])
+    P = read(problem)
+    assert len(P.groups) <= groups + 2
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        f.value, F.value, z.value = rng.normal(size=6), rng.normal(size=(6, 3)), rng.uniform(-0.5, 2, size=6)
+        sums = P.sums(settled(P, place(problem, P)))
+        assert sums[0] == pytest.approx(problem.objective.value, rel=1e-12)
+        assert P.settled(np.nan_to_num(place(problem, P))).shape == (P.n,)
+
+
+def test_groups_of_several_nodes_follow_parameters():
+    """Other weights and other constants, of which one changes which functions weigh anything."""
+    x, w, y = cp.Variable(4), cp.Parameter(4, nonneg=True), cp.Parameter(4)
+    problem = cp.Problem(cp.Minimize(cp.sum([w[i] * cp.abs(x[i] - y[i]) for i in range(4)]) + cp.sum(cp.abs(x))))
+    reader, rng = Reader(problem), np.random.default_rng(2)
+    for weights in ([1, 2, 3, 4], [0, 1, 0, 2], [5, 5, 5, 5]):
+        w.value, y.value, x.value = np.array(weights, dtype=float), rng.normal(size=4), rng.normal(size=4)
+        P = reader.read()
+        assert P.sums(settled(P, place(problem, P)))[0] == pytest.approx(problem.objective.value, rel=1e-12)
+
+
+RATIOS = {
+    "a scale": lambda e, s, z: cp.quad_over_lin(e, z) + 3 * z,
+    "a scale that is concave": lambda e, s, z: cp.quad_over_lin(e, cp.sqrt(z)) + 3 * z,
+    "rows over rows": lambda e, s, z: cp.sum([cp.quad_over_lin(e[i], s[i]) for i in range(8)]) - cp.sum(cp.log(s)),
+    "of absolute values": lambda e, s, z: cp.quad_over_lin(cp.abs(e), z + 1) + cp.square(z),
+    "within a maximum": lambda e, s, z: cp.maximum(cp.quad_over_lin(e, z), cp.norm1(e)) + z,
+    "that is 0": lambda e, s, z: cp.quad_over_lin(e - e, z) + cp.quad_over_lin(z, z + 2) + cp.sum_squares(e),
+    "columns": lambda e, s, z: cp.sum(cp.quad_over_lin(cp.reshape(e, (2, 4), order="F"), z, axis=0)) + z,
+}
+
+
+@pytest.mark.parametrize("solver", [None, "METHOD_OF_MULTIPLIERS"])
+@pytest.mark.parametrize("name", RATIOS)
+def test_squares_over_what_is_no_constant(name, solver):
+    """Beside cvxpy by hand, in the objective and as a bound."""
+    rng = np.random.default_rng(3)
+    X, y = rng.uniform(-1, 1, (8, 2)), rng.normal(size=8)
+    kernel = ko.kernels.Gaussian(sigma=0.8)
+    B = np.linalg.cholesky(kernel(X) + 1e-13 * np.eye(8))
+    # The bound on 0/z has no interior, which the method of multipliers alone does not close.
+    for bound in (False, True) if name != "that is 0" or solver is None else (False,):
+        values = []
+        for ours in (True, False):
+            theta, W, z = ko.Theta(kernel, outputs=2), cp.Variable((8, 2)), cp.Variable()
+            F = theta(X) if ours else B @ W
+            square = ko.sum_squares(theta) if ours else cp.sum_squares(W)
+            s = F[:, 1] + 1.5
+            h = RATIOS[name](cp.multiply(y, s) - F[:, 0], s, z)
+            cost, constraints = (cp.sum(cp.abs(F[:, 0] - y)) + square, [h <= 6]) if bound else (h + square, [])
+            if ours:
+                problem = ko.Problem(cp.Minimize(cost), constraints)
+                problem.solve(solver=solver)
+                assert problem.status == "optimal"
+                values.append(problem.value)
+            else:
+                values.append(solved(cp.Problem(cp.Minimize(cost), constraints)).value)
+        assert values[0] == pytest.approx(values[1], rel=1e-6)

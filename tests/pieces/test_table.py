@@ -7,7 +7,7 @@ from check_function import check_function
 from mpmath import mpf
 
 from kernelopt.language.smooth import SmoothLoss
-from kernelopt.pieces import bounds, custom, elementary, extremes, norms, quadratics, spectral
+from kernelopt.pieces import bounds, custom, elementary, extremes, norms, quadratics, ratios, spectral
 
 M = 12  # functions, of each row
 RNG = np.random.default_rng(0)
@@ -214,6 +214,11 @@ ROWS = {
     "log-sum-exp": (
         extremes.RowLogSumExp(), 4, PLAIN,
         lambda i, s: mp.log(1 + sum(mp.exp(x) for x in s)), lambda i, a, w: total(a, w),
+    ),
+    "squares over linear": (
+        ratios.SquaresOverLinear(), 3, lambda s: np.hstack([s[:, :-1], positive(s[:, -1:])]),
+        lambda i, s: lengths(s[:-1], 2) ** 2 / s[-1] if s[-1] > 0 else inside(lengths(s, 2) == 0),
+        lambda i, a, w: inside(a[-1] <= -(lengths(a[:-1], 2) ** 2) / (4 * w)),
     ),
     "second-order cone": (
         norms.SecondOrderCone(), 4, within_cone,

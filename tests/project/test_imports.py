@@ -133,7 +133,7 @@ INSIDE = {
         ["kernel_selection", "path_table", "quadratic_model", "squares"],
     ],
     "pieces": [
-        ["bounds", "extremes", "form", "spectral"],
+        ["bounds", "extremes", "form", "ratios", "spectral"],
         ["custom", "moreau", "norms"],
         ["elementary", "quadratics"],
         ["function", "inverse"],
