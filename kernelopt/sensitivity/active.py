@@ -42,6 +42,16 @@ class Faces(NamedTuple):
     linear: Bools
     cones: tuple[tuple[str, slice, object, int], ...]
 
+    @property
+    def ranks(self) -> list[tuple[int, ...]]:
+        """The shapes of the kernels of semidefinite cones."""
+        return [np.asarray(extra).shape for kind, _, extra, _ in self.cones if kind == "psd"]
+
+    def is_like(self, other: Faces) -> bool:
+        """Whether s is on the same faces of its cones, linear ones aside."""
+        places = [[where for *_, where in one.cones] for one in (self, other)]
+        return places[0] == places[1] and self.ranks == other.ranks
+
 
 class Near(NamedTuple):
     """Active constraints whose multiplier may be 0, and inactive ones whose slack may be: both to NEAR.
@@ -100,7 +110,8 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
             case "exp":
                 for first in range(rows.start, rows.stop, 3):
                     part = slice(first, first + 3)
-                    cones.append((kind, part, extra, BOUNDARY if np.abs(z[part]).max() / of_z > 1e-12 else INSIDE))
+                    held = np.abs(z[part]).max() / of_z > 1e-12 and z[first + 2] > 0
+                    cones.append((kind, part, extra, BOUNDARY if held else INSIDE))
             case "soc":
                 inside = s[rows.start] - np.linalg.norm(s[rows.start + 1 : rows.stop])
                 at_apex = z[rows.start] - np.linalg.norm(z[rows.start + 1 : rows.stop])
@@ -108,7 +119,8 @@ def faces(data: StatedCones, s: Array, z: Array, units: tuple[float, float]) -> 
                 cones.append((kind, rows, extra, int(np.argmax(places))))
             case "power":
                 size = np.abs(z[rows]).max() / of_z
-                cones.append((kind, rows, extra, BOUNDARY if size > 1e-9 else INSIDE))
+                held = size > 1e-9 and z[rows.start] + z[rows.start + 1] > 0
+                cones.append((kind, rows, extra, BOUNDARY if held else INSIDE))
             case "psd":
                 values, vectors = np.linalg.eigh(matrix(s[rows], extra) / of_s - matrix(z[rows], extra) / of_z)
                 kernel = vectors[:, values < 0]

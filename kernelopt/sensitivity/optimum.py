@@ -43,6 +43,7 @@ STEPS = 50  # of Newton's method for one active set; it converges quadratically
 # The residual of the conditions, relative to their terms, up to which an answer counts as an optimum. It is part of the
 # estimated error of gradients, and is far smaller unless numbers differ by many orders.
 CONVERGED = 1e-7
+TURNED = 6  # points that meet the conditions but for signs, whose cones are looked at again
 # Violations of cones, in the units of slacks and multipliers, above which a point is no optimum; beyond rounding.
 INFEASIBLE = 1e-7
 # Relative: θ is set to 0 where ‖Aᵀν‖ is smaller than the cost of ‖θ‖ by more than this; answers of rough solves have
@@ -148,22 +149,32 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
     slack = data.b - data.A @ x
     faces = active.faces(data, slack, unpriced.multipliers(z, units[1]), units)
     refined, best, residual = partial(_refined, form, reduction, data), None, np.inf
-    choices = product(active.alternatives(faces, slack, units), _starts(form, data, spans, point, z))
-    for first, start in choices:
-        found = _by_blocks(refined, start, first, x, z, units) or _one_by_one(refined, start, first, x, z, units)
+    choices = [
+        (*c, x, z) for c in product(active.alternatives(faces, slack, units), _starts(form, data, spans, point, z))
+    ]
+    for turn, (first, start, at, multipliers) in enumerate(choices):
+        ways = (_by_blocks, _one_by_one)
+        found = next(found for way in ways if (found := way(refined, start, first, at, multipliers, units)) is not None)
         residual = min(residual, found.residual)
         if found.residual <= CONVERGED and _is_feasible(found, units) and _stays_at_zero(found, spans):
             best = best or found
             if not shrunken(found, units):
                 best = found
                 break
+        elif found.residual <= CONVERGED and turn < TURNED:
+            slack, own = data.b - data.A @ found.x, unpriced.multipliers(found.z, units[1])
+            turned = active.faces(data, slack, own, units)
+            if not turned.is_like(first):  # steps change linear ones
+                choices.append((turned, found.system.spans, found.x, found.z))
     if best is None:
         raise KernelOptError(
             "Expected an optimum at which the optimality conditions have a regular derivative; Newton's method around "
-            f"the answer ends with a relative residual of {residual:.1g}. Solve with a smaller tol; add a small "
+            f"the answer ends {_ended(residual)}. Solve with a smaller tol; add a small "
             "λ·ko.sum_squares(theta), or a penalty of variables that the problem does not determine."
         )
     faces = active.faces(data, data.b - data.A @ best.x, unpriced.multipliers(best.z, units[1]), units)
+    if faces.ranks != best.faces.ranks:  # of a face that may have either: the equations are those of the one here
+        faces = faces._replace(cones=best.faces.cones)
     tight = unpriced.tight(faces)
     of_none = unpriced.rows >= 0
     if np.any(of_none & ~tight):  # equations do not determine all of them: Newton's steps moved these
@@ -171,6 +182,12 @@ def optimum(form: CanonicalForm, reduction: Reduction, point: Iterate, data: Sta
     return replace(
         best, faces=faces, units=units, leaving=_leaving(best, spans), whole=spans, tight=tight, unpriced=of_none
     )
+
+
+def _ended(residual: float) -> str:
+    if residual <= CONVERGED:
+        return "at a point that violates constraints, or has multipliers of the wrong sign"
+    return f"with a relative residual of {residual:.1g}"
 
 
 def _by_blocks(  # noqa: PLR0917

@@ -590,3 +590,48 @@ def test_an_optimum_of_0_has_derivatives():
     Q = KERNEL(np.array([[0.0], [1.0], [2.0]]))
     assert found.is_differentiable
     np.testing.assert_allclose(found[y], np.linalg.solve(Q + np.eye(3), Q).sum(axis=0), rtol=1e-8)
+
+
+def at_its_edge(shape, seed, beyond=0.0):
+    """Least squares with a bound by `shape` that the optimum without it meets exactly, and how much that is beyond."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (6, 1))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=6)
+    kernel = ko.kernels.Gaussian(sigma=0.7)
+    Q = kernel(X)
+    f = Q @ np.linalg.solve(Q + 0.3 * np.eye(6), y)
+    bound = cp.Parameter(value=float(shape(cp.Constant(f)).value) + beyond, name="bound")
+    theta = ko.Theta(kernel)
+    objective = cp.sum_squares(theta(X) - y) + 0.3 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), [shape(theta(X)) <= bound])
+    problem.solve()
+    return problem, cp.sum(theta(X)), bound
+
+
+@pytest.mark.parametrize("beyond", [0.0, 1e-8, 1e-5])
+@pytest.mark.parametrize("shape", [cp.norm, cp.std, cp.sum_squares], ids=["norm", "std", "squares"])
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_curved_bound_that_is_hardly_active(shape, seed, beyond):
+    """The answer to the default tolerance says that it binds, the refined point that it does not, or hardly."""
+    problem, total, bound = at_its_edge(shape, seed, beyond)
+    of_value = ko.gradient(problem, problem.objective, [bound])
+    assert of_value.is_differentiable and of_value[bound] == pytest.approx(0, abs=1e-12)
+    found = ko.gradient(problem, total, [bound])
+    assert found[bound] == pytest.approx(0, abs=1e-9) and (beyond < 1e-5 or found.is_differentiable)
+    if not beyond:
+        before, after = found.one_sided[bound]
+        lower, higher = (at_its_edge(shape, seed, sign * 1e-3) for sign in (-1, 1))
+        slope = ko.gradient(lower[0], lower[1], [lower[2]])[lower[2]]
+        assert not found.is_differentiable and after == pytest.approx(0, abs=1e-9)
+        assert before == pytest.approx(slope, rel=0.02)
+        assert ko.gradient(higher[0], higher[1], [higher[2]])[higher[2]] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", [cp.lambda_max, cp.sigma_max])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_semidefinite_bound_that_is_hardly_active(shape, seed):
+    problem, total, bound = at_its_edge(lambda f: shape(cp.bmat([[f[0], f[1]], [f[1], f[2]]])), seed)
+    of_value = ko.gradient(problem, problem.objective, [bound])
+    assert of_value.is_differentiable and of_value[bound] == pytest.approx(0, abs=1e-10)
+    found = ko.gradient(problem, total, [bound])
+    assert not found.is_differentiable and found.one_sided[bound] is None
