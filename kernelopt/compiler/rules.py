@@ -145,12 +145,8 @@ class _Walk:
         if isinstance(node, Leaf):
             _check_constant(node, place)
             return False
-        if not isinstance(node, Atom):  # an expression with a problem of its own inside
-            inside = any(isinstance(v, ThetaLeaf) for v in node.variables())
-            if inside:
-                remedy = "write the expression out with cvxpy atoms of theta(X) and ko.norm(theta)"
-                self.refuse(f"{type(node).__name__}(…)", place, "θ may occur inside cvxpy atoms only", remedy)
-            return inside
+        if not isinstance(node, Atom):
+            return self._visit_problem(node, place)
         if isinstance(node, SmoothTerm):
             _note(self.smooth, node)
         if hasattr(node, CHECKED):
@@ -164,6 +160,17 @@ class _Walk:
         if isinstance(node, PRODUCTS):
             self.hints += [(place, hint) for hint in _weights_of_wrong_sign(node, below, direction, place)]
         return any(below)
+
+    def _visit_problem(self, node: Any, place: str) -> bool:
+        """An expression with a problem of its own inside, as an indicator of constraints."""
+        inside = any(isinstance(v, ThetaLeaf) for v in node.variables())
+        if inside:
+            remedy = "write the expression out with cvxpy atoms of theta(X) and ko.norm(theta)"
+            self.refuse(f"{type(node).__name__}(…)", place, "θ may occur inside cvxpy atoms only", remedy)
+        else:
+            held = f"{place} holds a problem of its own ({type(node).__name__})"
+            self.not_dcp.append(f"{held}: write its objective and its constraints into this one.")
+        return inside
 
     def check_shapes(self, argument: Any, node: Any, place: str) -> None:
         """Refuse predictions that are repeated into a table, as `y[:, None] - theta(X)` does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
@@ -41,13 +42,18 @@ def numbered_classes(y: Any, weights: Array) -> tuple[Array, Array]:
     check_classification_targets(y)
     classes = np.unique(y[weights > 0])
     if len(classes) < 2:
+        got = f"one class, {classes.tolist()[0]!r}, with" if len(classes) else "no row with"
         raise DataError(
-            f"Expected rows of at least two classes; got one class, {classes.tolist()[0]!r}, with sample_weight > 0. "
+            f"Expected rows of at least two classes; got {got} sample_weight times class_weight > 0. "
             "Add rows of another class, or give them positive weight."
         )
     numbers = np.searchsorted(classes, y)
     found = classes[np.minimum(numbers, len(classes) - 1)] == y
     return classes, np.where(found, numbers, -1)
+
+
+def _is_weight(w: Any) -> bool:
+    return isinstance(w, (int, float, np.number)) and 0 <= float(w) < inf
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -224,6 +230,9 @@ class KernelClassifier(Classifier, KernelModel):
                 f"{shown(self.class_weight)}."
             )
         if not is_name:
+            wrong = {name: w for name, w in self.class_weight.items() if not _is_weight(w)}
+            if wrong:
+                raise OptionError(f"Expected class_weight with finite numbers ≥ 0; got {shown(wrong)}.")
             return np.asarray(compute_sample_weight(self.class_weight, y), dtype=float)
         _, numbers = np.unique(y, return_inverse=True)
         of_class = np.bincount(numbers, weights)

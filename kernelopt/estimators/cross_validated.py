@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from itertools import chain
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
@@ -148,6 +150,12 @@ class _ChoosesAlpha(KernelModel):
             raise OptionError(f"Expected cv to give one fold or more; got none from {shown(self.cv)}.")
         place = np.full(len(y), -1)
         place[rows] = np.arange(len(rows))
+        for part in chain(*split):
+            if np.asarray(part).dtype.kind in "iu" and np.any((np.asarray(part) < 0) | (np.asarray(part) >= len(y))):
+                raise OptionError(
+                    f"Expected cv to give numbers of the {len(y)} rows, 0 … {len(y) - 1}; got {np.min(part)} … "
+                    f"{np.max(part)}."
+                )
         folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]
         of_rows = [each[rows] for each in labels]
         for name in {"scores_", "search_", "gamma_", "scales_"} & set(vars(self)):
@@ -186,7 +194,7 @@ class _ChoosesAlpha(KernelModel):
                 answered[i, k] = all(part is not None for part in parts)
                 if answered[i, k]:
                     view = self._view(parts[0] if len(parts) == 1 else np.column_stack(parts))
-                    self.scores_[i, k] = scorer(view, take(X, left_out), y[left_out], **given)
+                    self.scores_[i, k] = _number(scorer(view, take(X, left_out), y[left_out], **given), self.scoring)
         means = self.scores_.mean(axis=1)
         if np.isnan(means).all() and answered.all(axis=1).any():
             raise DataError(
@@ -211,6 +219,12 @@ class _ChoosesAlpha(KernelModel):
     def _fold_problem(self, kernel: Any, points: Any, y: Any) -> tuple[Theta, Any, Any]:
         """θ, f, and the loss of each row."""
         raise NotImplementedError
+
+
+def _number(score: Any, scoring: Any) -> float:
+    if isinstance(score, Real):
+        return float(score)
+    raise OptionError(f"Expected scoring to name one score, a number; got {shown(score)} from {shown(scoring)}.")
 
 
 def _kept(places: Ints) -> Ints:

@@ -85,16 +85,17 @@ class ChoosesKernel(BaseEstimator, metaclass=Hinting):
         Raises OptionError for a kernel given by name, as its parameters are those of the estimator.
         """
         inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
-        super().set_params(**{name: v for name, v in params.items() if not name.startswith("kernel__")})
-        if inside and isinstance(self.kernel, str):
-            known = self.kernel in NAMED
-            instead = f" Pass kernel=ko.kernels.{NAMED[self.kernel](0.5, 3, 1.0)!r}." if known else ""
+        plain = {name: v for name, v in params.items() if not name.startswith("kernel__")}
+        kernel = plain.get("kernel", self.kernel)
+        if inside and isinstance(kernel, str):
+            instead = f" Pass kernel=ko.kernels.{NAMED[kernel](0.5, 3, 1.0)!r}." if kernel in NAMED else ""
             raise OptionError(
-                f"Expected a kernel of ko.kernels in order to set {', '.join(inside)}; got kernel={self.kernel!r}, "
+                f"Expected a kernel of ko.kernels in order to set {', '.join(inside)}; got kernel={kernel!r}, "
                 f"a name with the parameters gamma, degree and coef0.{instead}"
             )
         if inside:
-            self.kernel = as_kernel(self.kernel).with_params(**inside)
+            plain["kernel"] = as_kernel(kernel).with_params(**inside)
+        super().set_params(**plain)
         return self
 
 

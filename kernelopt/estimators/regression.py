@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import partial
+from math import nan
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
@@ -198,13 +199,16 @@ class KernelRegressor(_Regressor):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², or D² of the loss for "quantile", "pinball" and "poisson": 1 is best, 0 that of the best constant.
 
-        These are `sklearn.metrics.d2_pinball_score` and, for counts, `d2_tweedie_score` with power 1.
+        These are `sklearn.metrics.d2_pinball_score` and, for counts, `d2_tweedie_score` with power 1; NaN where all
+        counts are equal.
         """
         loss = self.loss if isinstance(self.loss, str) else None
         if loss not in ("quantile", "pinball") and (loss != "poisson" or np.ndim(y) != 1):
             return super().score(X, y, sample_weight)
         weights = score_weights(X, y, sample_weight)
         if loss == "poisson":
+            if np.ptp(np.asarray(y)[weights > 0] if weights is not None else y) == 0:
+                return nan  # the best constant has no deviance
             return float(d2_tweedie_score(y, self.predict(X), sample_weight=weights, power=1))
         return float(d2_pinball_score(y, self.predict(X), sample_weight=weights, alpha=self.quantile))
 

@@ -486,6 +486,11 @@ def _chosen(problem: Problem, parameters: Sequence[cp.Parameter], criterion: Any
             shown = p.name() if isinstance(p, cp.Parameter) else repr(p)
             names = ", ".join(q.name() for q in known) or "none"
             raise ParameterError(f"Expected parameters of the problem, {names}; got {shown}.")
+        if isinstance(p, cp.CallbackParam):
+            raise ParameterError(
+                f"Expected parameters that take values; got {p.name()}, a CallbackParam. Tune the parameters that its "
+                "function reads, stated as expressions: 2 * a in place of CallbackParam(lambda: 2 * a.value)."
+            )
         if p.value is None:
             raise ParameterError(f"Expected a value of {p.name()}, the first start; got none. Set {p.name()}.value.")
     if not several:

@@ -14,6 +14,7 @@ from kernelopt.compiler.attributes import dense
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
 from kernelopt.kernels import FromSklearn, Kernel, as_kernel
 from kernelopt.kernels.domains import name_of
+from kernelopt.kernels.sources import refuse_masked
 from kernelopt.kernels.sparse_rows import is_sparse, matrix, width
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
@@ -125,7 +126,11 @@ class _Encoder:
     # ------------------------------------------------------------ arrays
 
     def array(self, value: Any, what: str) -> dict[str, Any]:
-        array = np.asarray(value) if not isinstance(value, dict) else np.array(value, dtype=object)
+        refuse_masked(value, what)
+        try:
+            array = np.asarray(value) if not isinstance(value, dict) else np.array(value, dtype=object)
+        except ValueError as error:
+            raise DataTypeError(f"Expected {what} to be an array; got rows of several lengths: {error}") from error
         kind, size = array.dtype.kind, array.dtype.itemsize
         if kind not in KINDS or size > LARGEST_ITEM.get(kind, size):
             hint = "of an estimator save function_ and intercept_, of a problem its θ and variables"

@@ -298,7 +298,9 @@ def _told(solver: str, options: Mapping[str, Any]) -> Iterator[None]:
         raise DCPError(str(error)) from error
     except (cvxpy.error.SolverError, RuntimeError) as error:  # ECOS raises one where it can't set up a problem
         raise SolverError(f"{solver}: {error}") from error
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # Clarabel raises plain ones, and OverflowError for numbers that are too large
+        if not isinstance(error, (TypeError, ValueError, OverflowError)) and type(error) is not Exception:
+            raise
         given = sorted(set(options) - {"verbose", "warm_start"})
         raise SolverError(
             f"{solver} did not take the options {', '.join(given) or 'that it was given'}, which solve() itself does "
@@ -312,6 +314,8 @@ def _by_cvxpy(  # noqa: PLR0917
 ) -> Answer:  # fmt: skip
     """The answer of one of cvxpy's solvers."""
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
+    if solver == "ECOS_BB" and not options.get("mi_max_iters", 1) >= 1:  # it ends the process
+        raise SolverError(f"Expected mi_max_iters of ECOS_BB to be at least 1; got {options['mi_max_iters']!r}.")
     found = compiled(problem, solver, ours)
     _require_memory_of(found, memory_limit)
     mixed = problem.is_mixed_integer()

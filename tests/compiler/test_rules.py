@@ -251,3 +251,17 @@ def test_blame_where_a_direction_is_unknown():
     node = cp.exp(cp.square(cp.Variable()))
     (blamed,) = rules._blamed(node, rules.UNKNOWN)
     assert blamed is node
+
+
+@pytest.mark.parametrize("kind", ["indicator", "PartialProblem"])
+def test_problems_within_a_problem_are_refused(kind):
+    """Those of variables alone, too: cvxpy compiles them by itself."""
+    theta, v, z = ko.Theta(ko.kernels.Linear()), cp.Variable(2), cp.Variable(2)
+    if kind == "indicator":
+        held = cp.transforms.indicator([v <= 0.1])
+    else:
+        held = partial_optimize(cp.Problem(cp.Minimize(cp.sum(cp.abs(z)) + cp.sum_squares(z - v))), opt_vars=[z])
+    X = np.array([[1.0], [2.0]])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - 1) + ko.sum_squares(theta) + held + cp.sum_squares(v)))
+    with pytest.raises(DCPError, match=f"holds a problem of its own \\({kind}"):
+        problem.solve()

@@ -692,3 +692,19 @@ def test_costs_whose_products_underflow(size):
     problem = ko.Problem(cp.Minimize(size * short - size * r * 2 + 0.5 * ko.sum_squares(theta)))
     assert problem.solve() == pytest.approx(0.0, abs=1e-150)
     assert problem.certificate.lower <= 0 <= problem.certificate.upper
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("CLARABEL", {"max_iter": -1}), ("CLARABEL", {"direct_solve_method": "x"}), ("SCS", {"max_iters": 10**30}),
+        ("ECOS_BB", {"mi_max_iters": 0}), ("ECOS_BB", {"mi_max_iters": "many"}),
+    ],
+)  # fmt: skip
+def test_options_that_no_solver_can_take(solver, options):
+    """Whatever a solver raises, or does to the process."""
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Variable(boolean=solver == "ECOS_BB")
+    f = theta(np.linspace(0, 1, 6)[:, None])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - z) + 0.3 * ko.sum_squares(theta)), [f <= 1])
+    with pytest.raises(SolverError, match=solver):
+        problem.solve(solver=solver, **options)

@@ -849,3 +849,13 @@ def test_the_first_schema(path):
     forge(path, contents)
     found = ko.load(path)
     assert np.allclose(found["f"]([[0.0]]), 1 + 2 * np.exp(-0.5)) and list(found["labels"]) == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(np.ma.masked_array([1.0, 2.0], [0, 1]), DataError), ([[1, 2], [3]], DataTypeError)]
+)
+def test_arrays_that_are_none(path, value, error):
+    """Masked entries have no value, and rows of several lengths no shape; nothing is written."""
+    with pytest.raises(error):
+        ko.save(path, a=value)
+    assert not path.exists()
