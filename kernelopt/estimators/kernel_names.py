@@ -86,7 +86,7 @@ class ChoosesKernel(BaseEstimator, metaclass=Hinting):
         """
         inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
         plain = {name: v for name, v in params.items() if not name.startswith("kernel__")}
-        kernel = plain.get("kernel", self.kernel)
+        kernel = plain.get("kernel", getattr(self, "kernel", None))
         if inside and isinstance(kernel, str):
             instead = f" Pass kernel=ko.kernels.{NAMED[kernel](0.5, 3, 1.0)!r}." if kernel in NAMED else ""
             raise OptionError(

@@ -21,6 +21,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Lengths, Separable
 from kernelopt.compiler.sums import tightest
 from kernelopt.compiler.terms import Kinked, Kinks
+from kernelopt.errors import SolverError
 from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.solvers import machines, maxima
@@ -32,6 +33,7 @@ from kernelopt.support.types import Array, Ints
 # F is sparse where it has more columns than this, and less than this share of its entries are not 0. Below, dense
 # systems take less time than sparse factors and their copies.
 MANY, SPARSE = 50, 0.05
+WIDE = 2.0**31  # bytes of a dense F, beside which there are its products with weights
 SPLIT = "needs an objective and constraints that split into functions of one number each"
 
 
@@ -51,7 +53,7 @@ class Shape:
     nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a θ − f₀; free :
     whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among the columns y;
     chain : how many constraints connect predictions in a row, as those of a function that rises; local : how many
-    columns y share few rows, as a variable for each row does
+    columns y share few rows, as a variable for each row does; wide : whether F is too large for a dense array
     """
 
     lacks: str | None
@@ -71,6 +73,7 @@ class Shape:
     rows: int = 0
     chain: int = 0
     local: int = 0
+    wide: bool = False
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
@@ -141,8 +144,9 @@ def _functions(split: Separable) -> Shape:
     entries = np.bincount(split.F.indices, minlength=split.F.shape[1])
     local = int(np.sum(entries <= LONG)) if _is_sparse(split) else 0  # an intercept of each output is none
     return Shape(
-        None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain, local=local
-    )
+        None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain, local=local,
+        wide=_is_wide(split),
+    )  # fmt: skip
 
 
 def _is_sparse(split: Separable) -> bool:
@@ -180,6 +184,10 @@ def _lacks_of_norms(form: CanonicalForm, lengths: Lengths) -> str | None:
     return None
 
 
+def _is_wide(split: Separable) -> bool:
+    return split.F.shape[1] > MANY and 8.0 * split.F.shape[0] * split.F.shape[1] > WIDE
+
+
 def structured(reduction: Reduction, outer: Outer, R: dict[int, float], sparse: bool = False) -> Structured:
     """The structured problem with the penalties ½Rⱼ‖θⱼ‖²; R maps the index j of a norm to its strength.
 
@@ -215,6 +223,8 @@ def freed(reduction: Reduction, outer: Outer) -> Structured:
 def _without_penalties(reduction: Reduction, outer: Outer, split: Separable, sparse: bool) -> Structured:
     """The structured problem with R = 0."""
     links = reduction.form.predictions
+    if not sparse and _is_wide(split):
+        raise SolverError(f"Expected variables beside θ that fit into one array; there are {split.F.shape[1]} of them.")
     blocks = [reduction.factors[link.theta].matrix for link in links for _ in range(link.theta.outputs or 1)]
     place = places(reduction.form)
     n = sum(len(link.rows) * (link.theta.outputs or 1) for link in links)

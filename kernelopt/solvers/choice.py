@@ -265,6 +265,8 @@ def _preferred(shape: Shape, size: int, warm: bool) -> list[str]:
         return FREE if FEWER * size <= shape.rows else []
     if shape.lacks is not None:
         return []
+    if shape.wide:
+        return ["INTERIOR_POINT"] if shape.local else []
     if shape.nonconvex:
         return [engines.LOCAL]
     if shape.squares:

@@ -117,6 +117,8 @@ class Start:
 
 def lacks(name: str, shape: Shape) -> str | None:
     """Why a solver of ours can't take a problem of this shape."""
+    if shape.wide and not (ENGINES[name].sparse and shape.local):
+        return "needs fewer variables beside θ: they make a dense array of more than 2 GiB"
     without_norms = shape.free and ENGINES[name].free_columns
     return (None if without_norms else shape.lacks) or ENGINES[name].lacks(shape)
 

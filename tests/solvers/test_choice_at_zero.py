@@ -1,4 +1,6 @@
-"""Which engine finds the optimum at θ = 0."""
+"""Which engine finds the optimum at θ = 0, and which takes many variables."""
+
+import sys
 
 import cvxpy as cp
 import numpy as np
@@ -7,6 +9,7 @@ from inside import reduction_of
 
 import kernelopt as ko
 from kernelopt import losses
+from kernelopt.errors import SolverError
 from kernelopt.solvers import engines
 
 RNG = np.random.default_rng(0)
@@ -106,3 +109,23 @@ def test_with_many_variables_the_optimum_at_zero_is_that_of_a_sparse_program(mon
     problem.solve()
     at_zero = cp.Problem(cp.Minimize(cp.max(shares @ cp.abs(b - targets)))).solve(solver="CLARABEL")
     assert problem.status == "optimal" and problem.certificate.at_zero == pytest.approx(at_zero, rel=1e-6)
+
+
+def test_variables_that_no_dense_array_holds(monkeypatch):
+    """A variable for each row and plan: sparse systems or a cone solver take them, dense ones are refused."""
+    monkeypatch.setattr(sys.modules["kernelopt.solvers.assemble"], "WIDE", 0.0)
+    rng = np.random.default_rng(0)
+    X, target = rng.normal(size=(12, 2)), rng.dirichlet(np.ones(30), size=12)
+    values = []
+    for solver in (None, "CLARABEL", "AUGMENTED_LAGRANGIAN"):
+        theta, T = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable((12, 30), nonneg=True)
+        near = cp.sum(cp.abs(T - target)) + cp.sum_squares(cp.sum(T, axis=1) - theta(X) - 1)
+        problem = ko.Problem(cp.Minimize(near + 0.5 * ko.sum_squares(theta)))
+        if solver == "AUGMENTED_LAGRANGIAN":
+            with pytest.raises(SolverError, match="dense array of more than 2 GiB"):
+                problem.solve(solver=solver)
+        else:
+            problem.solve(solver=solver)
+            assert problem.status == "optimal"
+            values.append(problem.value)
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
