@@ -53,7 +53,8 @@ class Shape:
     nonconvex : the name of a loss that is declared nonconvex; shifted : whether some norm is that of a θ − f₀; free :
     whether there is one θ without a norm, and no term that is unbounded below: Bv is then taken among the columns y;
     chain : how many constraints connect predictions in a row, as those of a function that rises; local : how many
-    columns y share few rows, as a variable for each row does; wide : whether F is too large for a dense array
+    columns y share few rows, as a variable for each row does; wide : whether F is too large for a dense array;
+    constraints : how many rows are bounded
     """
 
     lacks: str | None
@@ -74,6 +75,7 @@ class Shape:
     chain: int = 0
     local: int = 0
     wide: bool = False
+    constraints: int = 0
 
 
 def shape_of(form: CanonicalForm, outer: Outer) -> Shape:
@@ -145,7 +147,7 @@ def _functions(split: Separable) -> Shape:
     local = int(np.sum(entries <= LONG)) if _is_sparse(split) else 0  # an intercept of each output is none
     return Shape(
         None, smooth, kinked, squares, bounds, hard, equations, inhomogeneous, machine=rows, chain=chain, local=local,
-        wide=_is_wide(split),
+        wide=_is_wide(split), constraints=len(np.unique(kinks.of[below | above])),
     )  # fmt: skip
 
 

@@ -183,35 +183,59 @@ def _as_sets(f: RowFunctions, pieces: Pieces, counts: Array) -> tuple[list[RowFu
     if f.is_smooth or not able.any():
         return [f], []
     at = np.flatnonzero(able)
-    below = pieces.below[f.inside[at]]
-    made = _set(f.family.take(at), f.share[at], -pieces.s0[below] / f.share[at])
-    if made is None:
+    c = -pieces.s0[pieces.below[f.inside[at]]] / f.share[at]
+    some = _has_interior(f.family.take(at), f.share[at], c)
+    at, c = at[some], c[some]
+    if not len(at):
         return [f], []
-    family, slopes, order = made
+    able[:] = False
+    able[at] = True
+    below = pieces.below[f.inside[at]]
+    family, slopes, order = _set(f.family.take(at), f.share[at], c)
     none = np.full(len(at), -1)
     one = RowFunctions(family, f.rows[at], np.ones(len(at)), none, np.zeros(len(at)), hard=True)
     left = [] if able.all() else [f.take(np.flatnonzero(~able))]
     return [*left, one], [Level(below, f.rows[at], slopes, order)]
 
 
-def _set(family: Family, share: Array, c: Array) -> tuple[Family, tuple[Array, Array], float] | None:
-    """{h ≤ c}, the slopes of wh at its ends, and the order of the norm of its multipliers; None without an interior."""
+class _Ends(NamedTuple):
+    """{φ ≤ c} = [low, high], and the slopes of wφ there towards outside."""
+
+    low: Array
+    high: Array
+    rates: tuple[Array, Array]
+
+
+def _ends(shape: Piecewise, share: Array, c: Array) -> _Ends:
+    low, high = shape.level(c)
+    first, last = (share * _steepness(shape, end, sign) for sign, end in ((-1, low), (1, high)))
+    return _Ends(low, high, (first, last))
+
+
+def _has_interior(family: Family, share: Array, c: Array) -> Array:
+    """Whether each {h ≤ c} is a set that is known here, with an interior, and h rises at its end."""
     if isinstance(family, RowNorm):
-        if not np.all(c > 0):
-            return None
-        return Ball(family.p, c * (1 - MARGIN)), (share, share), dual_exponent(family.p)
+        return np.asarray(c > 0)
     shape = family.shape if isinstance(family, Radial) else family
     if not isinstance(shape, Piecewise):
-        return None
-    low, high = shape.level(c)
-    rates = [share * _steepness(shape, end, sign) for sign, end in ((-1, low), (1, high))]
+        return np.zeros(len(c), dtype=bool)
+    low, high, rates = _ends(shape, share, c)
     if isinstance(family, Radial):
-        is_ball = np.all((high > 0) & (high < inf) & (rates[1] > 0))
-        return (Ball(2.0, high * (1 - MARGIN)), (rates[1], rates[1]), 2.0) if is_ball else None
-    if not np.all((low < high) & (rates[0] > 0) & (rates[1] > 0)):
-        return None
+        return np.asarray((high > 0) & (high < inf) & (rates[1] > 0))
+    return np.asarray((low < high) & (rates[0] > 0) & (rates[1] > 0))
+
+
+def _set(family: Family, share: Array, c: Array) -> tuple[Family, tuple[Array, Array], float]:
+    """{h ≤ c} with an interior, the slopes of wh at its ends, and the order of the norm of its multipliers."""
+    if isinstance(family, RowNorm):
+        return Ball(family.p, c * (1 - MARGIN)), (share, share), dual_exponent(family.p)
+    shape = family.shape if isinstance(family, Radial) else family
+    assert isinstance(shape, Piecewise)
+    low, high, rates = _ends(shape, share, c)
+    if isinstance(family, Radial):
+        return Ball(2.0, high * (1 - MARGIN)), (rates[1], rates[1]), 2.0
     width = np.minimum(high - low, np.maximum(_finite(low), _finite(high)))
-    return Between(low + MARGIN * width, high - MARGIN * width), (rates[0], rates[1]), 2.0
+    return Between(low + MARGIN * width, high - MARGIN * width), rates, 2.0
 
 
 def _finite(end: Array) -> Array:

@@ -129,3 +129,27 @@ def test_variables_that_no_dense_array_holds(monkeypatch):
             assert problem.status == "optimal"
             values.append(problem.value)
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("penalty", ["ball", "norm"])
+def test_many_bounded_rows_beside_an_unsquared_norm(penalty):
+    """One pair is a row and itself: its interval has no interior, the others are sets all the same."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 3))
+    labels = np.sign(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=60))
+    i, j = rng.integers(0, 60, size=(2, 60))
+    i[0] = j[0]
+    reach = 0.5 * np.linalg.norm(X[i] - X[j], axis=1)
+    values = []
+    for solver in (None, "CLARABEL"):
+        theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.5)), cp.Variable()
+        f = theta(X) + b
+        norm = ko.norm(theta)
+        constraints = [cp.abs(f[i] - f[j]) <= reach, *([norm <= 2] if penalty == "ball" else [])]
+        loss = cp.sum(cp.logistic(-cp.multiply(labels, f)))
+        problem = ko.Problem(cp.Minimize(loss + (2 * norm if penalty == "norm" else 0)), constraints)
+        problem.solve(solver=solver)
+        assert problem.status == "optimal"
+        assert problem.solver_stats.solver_name == (solver or "METHOD_OF_MULTIPLIERS")
+        values.append(problem.value)
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
