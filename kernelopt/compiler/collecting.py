@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.terms import Along, Interval, Term
+from kernelopt.compiler.terms import Along, Interval, SumOfLosses, Term
 from kernelopt.support.types import Array, Ints
 
 
@@ -26,7 +26,7 @@ class Collected:
     terms: list[Term] = field(default_factory=list)
     back: list[tuple[Ints, Ints, Array]] = field(default_factory=list)
     plain: list[Ints] = field(default_factory=list)
-    sums: list[tuple[Ints, float, float, int]] = field(default_factory=list)
+    sums: list[SumOfLosses] = field(default_factory=list)
     m: int = 0
 
     def put(self, S: sp.csr_array, plain: Ints | None = None) -> Ints:

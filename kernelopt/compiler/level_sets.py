@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.compiler.collecting import Collected, at_most, with_column
+from kernelopt.compiler.terms import SumOfLosses
 from kernelopt.compiler.units import row_exponents
 from kernelopt.pieces.extremes import Largest, SumOfLargest
 from kernelopt.pieces.form import Group, Pieces
@@ -178,23 +179,25 @@ def _of_largest(parts: Collected, group: Group, pieces: Pieces, S: sp.csr_array)
         lines = with_column(lines, z, -1.0)
         parts.use(at_most(parts.put(with_column(sp.csr_array((len(z), S.shape[1])), z, -1.0)), np.zeros(len(z))))
         found.append(_More(below[owner], z, w[owner]))
-        heads = _heads(pieces, last)
-        some = np.flatnonzero(heads >= 0)
-        parts.sums += [(np.append(group.rows[i], heads[i]), w[i], count, int(below[i])) for i in some]
     at = parts.put(lines)
+    if isinstance(family, SumOfLargest):
+        bounds = _bounds(pieces, every)
+        for i in np.flatnonzero(bounds[m * k :] >= 0).tolist():
+            own = np.append(bounds[: m * k].reshape(m, k)[i], bounds[m * k + i])
+            parts.sums.append(SumOfLosses(group.rows[i], own, at[[m * k + i]], w[i], count, int(below[i])))
     parts.use(at_most(at, -np.append(pieces.s0[rows], np.zeros(m))))
     parts.returns(rows, at[: m * k], np.ones(m * k))
     mean = sp.coo_array(last)
     return [*found, _More(below[mean.row], mean.col, -(w * count)[mean.row] * mean.data)]
 
 
-def _heads(pieces: Pieces, last: sp.csr_array) -> Ints:
-    """The row of which x̄ bounds the function, where it is such a bound alone; else −1."""
-    own, number = np.full(pieces.n, -1), np.full(last.shape[0], -1)
+def _bounds(pieces: Pieces, every: sp.csr_array) -> Ints:
+    """The row in which each entry bounds a function, where it is such a bound alone; else −1."""
+    own, number = np.full(pieces.n, -1), np.full(every.shape[0], -1)
     own[pieces.bounds[:, 0]] = pieces.below[pieces.bounds[:, 1]]
-    alone = np.flatnonzero(np.diff(last.indptr) == 1)
-    at = last.indptr[alone]
-    number[alone] = np.where(last.data[at] == 1, own[last.indices[at]], -1)
+    alone = np.flatnonzero(np.diff(every.indptr) == 1)
+    at = every.indptr[alone]
+    number[alone] = np.where(every.data[at] == 1, own[every.indices[at]], -1)
     return number
 
 

@@ -11,7 +11,7 @@ from math import inf, isfinite
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler.terms import Term
+from kernelopt.compiler.terms import SumOfLosses, Term
 from kernelopt.pieces.extremes import capped
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array, Ints
@@ -26,8 +26,8 @@ class Separable:
     u, y : columns of all u, and of the user's variables, bounds of maxima after them; E, F : sparse, (m, len(u)) and
     (m, len(y)); terms : the functions, with the entries `at` of s that are their arguments; plain : for each hⱼ that is
     a linear constraint, its row of the pieces that were read, else −1; back, base : multipliers of all of their rows
-    are back·(slopes) + base; size : the number of columns; users : how many of y are the user's; sums : rows of S whose
-    multipliers a have 0 ≤ a ≤ w and the sum cw, with w, c, and the row whose multiplier w is a multiple of, or −1
+    are back·(slopes) + base; size : the number of columns; users : how many of y are the user's; sums : those of the
+    largest of losses
     """
 
     u: Ints
@@ -43,7 +43,7 @@ class Separable:
     size: int
     users: int
     constant: float
-    sums: tuple[tuple[Ints, float, float, int], ...] = ()
+    sums: tuple[SumOfLosses, ...] = ()
 
     def multipliers(self, v: Array) -> Array:
         """Those of all rows of the pieces at slopes v.
@@ -51,9 +51,12 @@ class Separable:
         The bound t ≥ m in place of a sum of largest losses has a multiplier of its own, which is shared out among them.
         """
         a = np.asarray(self.back @ v + self.base)
-        for rows, cost, count, below in self.sums:
-            w = cost if below < 0 else cost * max(float(a[below]), 0.0)
-            a[rows] = capped(a[rows][None], np.array([w]), np.array([count * w]))[0]
+        for one in self.sums:
+            w = one.cost if one.below < 0 else one.cost * max(float(a[one.below]), 0.0)
+            own = np.append(a[one.rows], v[one.last].sum())
+            more = capped(own[None], np.array([w]), np.array([one.largest * w]))[0] - own
+            a[one.rows] += more[:-1]
+            np.add.at(a, one.bounds[one.bounds >= 0], more[one.bounds >= 0])
         return a
 
     def arguments(self, u: Array, y: Array) -> Array:

@@ -29,7 +29,7 @@ from kernelopt.compiler.columns import columns_of_t, columns_of_u
 from kernelopt.compiler.largest_losses import Inside, inside_of_sums
 from kernelopt.compiler.level_sets import added_epigraphs, added_level_sets, added_lines
 from kernelopt.compiler.separable import Lengths, Separable
-from kernelopt.compiler.terms import Along, Bent, Interval, LogSumExp, pairs_of
+from kernelopt.compiler.terms import Along, Bent, Interval, LogSumExp, SumOfLosses, pairs_of
 from kernelopt.compiler.units import row_exponents
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.elementary import Exp, Smooth
@@ -300,6 +300,7 @@ def _of_losses(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Ar
     _take_off(parts.c, last, share)
     t = S.shape[1] + len(parts.extra) + np.arange(m)
     parts.extra += share.tolist()
+    of_last = [np.arange(0) for _ in range(m)]
     for side in range(2):
         some = np.flatnonzero(inside.slopes[losses, side])
         of, slope = inside.rows[losses[some]], inside.slopes[losses[some], side]
@@ -310,10 +311,13 @@ def _of_losses(parts: Collected, group: Group, w: Array, S: sp.csr_array, s0: Ar
         parts.returns(inside.below[losses[some]], at, np.ones(len(at)))
         own = some < m * k
         parts.returns(group.rows.ravel()[some[own]], at[own], np.ones(int(own.sum())))
+        of_last = [np.append(known, at[some == m * k + i]) for i, known in enumerate(of_last)]
     at = parts.put(with_column(sp.csr_array((m, S.shape[1])), t, -1.0))
     parts.use(at_most(at, np.full(m, -least.max())))
-    heads = inside.below[losses[m * k :]]
-    parts.sums += [(np.append(group.rows[i], heads[i]), w[i], group.family.count, -1) for i in range(m)]
+    bounds = inside.below[losses]
+    for i in range(m):
+        own = np.append(bounds[: m * k].reshape(m, k)[i], bounds[m * k + i])
+        parts.sums.append(SumOfLosses(group.rows[i], own, of_last[i], w[i], group.family.count))
     return True
 
 

@@ -293,3 +293,19 @@ def pairs_of(classes: int) -> tuple[Ints, Ints]:
 Kinked = Bent | Interval
 Curved = Along | LogSumExp
 Term = Kinked | Curved
+
+
+class SumOfLosses(NamedTuple):
+    """The sum of the c largest of k + 1 losses: their multipliers a have 0 ≤ a ≤ w and Σa = cw.
+
+    rows : those of k losses, without the last one; bounds : of all k + 1, the rows in which they bound their columns,
+    or −1; last : slopes whose sum is the last multiplier; largest : c; cost : w, or what it is of the multiplier of the
+    row `below`, if that is not −1
+    """
+
+    rows: Ints
+    bounds: Ints
+    last: Ints
+    cost: float
+    largest: float
+    below: int = -1

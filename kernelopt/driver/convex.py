@@ -53,6 +53,7 @@ LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in
 # solvers find the same. Differentiable losses are solved to the last digit; multipliers of constraints are of the size
 # of the gap's square root.
 NOTHING_LEFT = 1e-10
+DIGITS = 1e-9  # of the objective's terms: a smaller gap that the proof leaves is worth no other solver
 
 
 def begin(
@@ -341,6 +342,8 @@ class Convex(Work):
             outcome = judged(task, self.best, self.rest, self._diagnose, self.status)
             if self._costs_too_much_to_meet(outcome):
                 outcome = self._met_at_less_cost(outcome)
+            elif self._lacks_proof(outcome):
+                outcome = self._proven_by_another(outcome)
             return replace(outcome, attempts=tuple(self.attempts))
         status = self.status if self.status in NOTHING else Status.USER_LIMIT
         assert status is not None
@@ -366,6 +369,34 @@ class Convex(Work):
         finer = judged(self.task, self.best, self.rest, self._diagnose, self.status)
         old, new = outcome.solution.certificate, finer.solution.certificate
         return finer if old is not None and new is not None and new.absolute_gap < old.absolute_gap else outcome
+
+    def _lacks_proof(self, outcome: Outcome) -> bool:
+        """Whether an engine of ours closed its own gap, and its multipliers left another one open, not by rounding."""
+        goal, found, best = self.task.goal, outcome.solution.certificate, self.best
+        if found is None or best is None or not best.closed or goal.own_options or goal.seconds_left() <= 0:
+            return False
+        if self.task.reduction.is_restriction or self.attempts[-1].solver not in OURS or found.rests_on:
+            return False
+        beyond = found.absolute_gap - found.rounding
+        is_open = not found.closes(goal.tol, goal.abs_tol) and beyond > max(goal.tol * found.unit, DIGITS * found.terms)
+        return isfinite(beyond) and is_open and bool(self._others())
+
+    def _others(self) -> list[str]:
+        """The cone solvers, best first, that have not run."""
+        ran = {attempt.solver for attempt in self.attempts}
+        return [name for name in self.solvers if name not in OURS and name not in ran]
+
+    def _proven_by_another(self, outcome: Outcome) -> Outcome:
+        """The outcome of a cone solver's answer where its gap is smaller, else the one that is known."""
+        before, self.best = self.best, None
+        self.attempt(Plan(self._others()[0], self.task.goal.solver_tol))
+        if self.best is not None:
+            other = judged(self.task, self.best, self.rest, self._diagnose, self.status)
+            old, new = outcome.solution.certificate, other.solution.certificate
+            if old is not None and new is not None and new.absolute_gap < old.absolute_gap:
+                return other
+        self.best = before
+        return outcome
 
     def _take_zero(self) -> None:
         """Take θ = 0, with the best y that is found quickly, as the answer of solvers that have none."""

@@ -372,3 +372,59 @@ def test_features_whose_products_underflow_are_no_crash():
     problem = ko.Problem(cp.Minimize(loss), [theta(x[:1]) <= 0])
     problem.solve(max_rank=29)
     assert problem.status == "optimal_inaccurate"
+
+
+def ordered(loss, seed, least=0.0, n=10):
+    """Losses of sorted rows with weights in order, all of which are different."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.uniform(-1, 1, (n, 2)), rng.normal(size=n)
+    theta = ko.Theta(ko.kernels.Laplacian(sigma=0.8))
+    cost = cp.dotsort(loss(y - theta(X)), np.arange(n) / n + least)
+    return ko.Problem(cp.Minimize(cost + 0.9 * ko.sum_squares(theta)))
+
+
+def by_hand(loss, seed, least=0.0, n=10):
+    rng = np.random.default_rng(seed)
+    X, y = rng.uniform(-1, 1, (n, 2)), rng.normal(size=n)
+    B, w = np.linalg.cholesky(ko.kernels.Laplacian(sigma=0.8)(X)), cp.Variable(n)
+    cost = cp.dotsort(loss(y - B @ w), np.arange(n) / n + least)
+    return cp.Problem(cp.Minimize(cost + 0.9 * cp.sum_squares(w))).solve(solver="CLARABEL")
+
+
+LOSSES = {"abs": cp.abs, "hinge": lambda r: cp.pos(1 - r)}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_several_sums_of_the_largest_of_the_same_losses(loss, seed):
+    """Each sum has its own share in the multipliers of the losses' bounds, which the engine's slopes tell."""
+    problem = ordered(LOSSES[loss], seed)
+    problem.solve(solver="INTERIOR_POINT")
+    assert problem.status == "optimal" and problem.certificate.relative_gap < 1e-8
+    assert problem.value == pytest.approx(by_hand(LOSSES[loss], seed), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("least", [0.0, 0.1])
+def test_an_engine_without_a_proof_is_followed_by_a_cone_solver(loss, least):
+    """With seed 0 its gap is 0, and its multipliers leave one open; with costs of all losses they prove nothing."""
+    problem = ordered(LOSSES[loss], 0, least)
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.relative_gap < 1e-6
+    assert problem.value == pytest.approx(by_hand(LOSSES[loss], 0, least), rel=1e-6)
+
+
+@pytest.mark.parametrize("counts", [(2, 5), (1, 4, 7)])
+def test_several_bounds_of_sums_of_the_largest(counts):
+    rng = np.random.default_rng(7)
+    X, y = rng.uniform(-1, 1, (10, 2)), rng.normal(size=10)
+    values = []
+    for solver in (None, "CLARABEL"):
+        theta = ko.Theta(ko.kernels.Laplacian(sigma=0.8))
+        losses = cp.abs(y - theta(X))
+        bounds = [cp.sum_largest(losses, count) <= 0.5 * count for count in counts]
+        problem = ko.Problem(cp.Minimize(ko.sum_squares(theta) + cp.sum_squares(theta(X))), bounds)
+        problem.solve(solver=solver)
+        assert problem.status == "optimal" or solver == "CLARABEL"  # whose multipliers prove less
+        values.append(problem.value)
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
