@@ -66,9 +66,8 @@ FLAT = 1e-6
 OPEN = 1e-10
 # Rows up to which another pass is made for what it may prove.
 FEW = 1000
-# Rows up to which a certificate for the kernel matrix as computed is tried: exact sums for 3000 rows
-# take .4 s. The gap without errors of kernel values must be near the tolerance, and below CLOSE, for these errors to be
-# the obstacle.
+# Rows up to which a certificate for the kernel matrix as computed is tried: exact sums for 3000 rows take .4 s. The gap
+# without errors of kernel values must be near the tolerance, and below CLOSE, for these errors to be the obstacle.
 SUMMED, CLOSE = 4000, 1e-3
 IN_VAIN = 0.1  # share of a gap that better multipliers would have to close for another pass over the kernel
 # Relative to the gap's unit: where errors of kernel values may cost more, the matrix as computed says little about the

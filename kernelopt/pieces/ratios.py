@@ -13,6 +13,7 @@ from kernelopt.support.types import Array
 
 STEPS = 100  # of Newton's method for a root: a few from a start that is near, and convergence is from one side
 TINY = 1e-290
+LEAST = 2.0**-1000  # more than a square loses that underflows
 
 
 class SquaresOverLinear(Family):
@@ -39,7 +40,7 @@ class SquaresOverLinear(Family):
         least = np.nextafter(s[:, -1] - e[:, -1], -inf)
         least = np.where(e[:, -1] > 0, least, s[:, -1])
         most = (length_above(s[:, :-1]) + length_above(e[:, :-1])) * (1 + 2 * UNIT)
-        return _ratio(most, least) * (1 + 8 * UNIT)
+        return np.asarray(_ratio(most, least) * (1 + 8 * UNIT) + LEAST * (most > 0))
 
     def conjugate(self, a: Array, r: Array, low: Array, high: Array) -> Bounded:
         """The domain grows with w: ‖a‖ ≤ 2√(−wb) for the longest a, the largest b and the least w."""
