@@ -451,8 +451,9 @@ def _excess(task: Claimed, a: Array, parts: list[Array], more: list[Array]) -> E
                 continue
             slope = norm_slope(G, norm.dual) * (length > least)  # a shorter one needs a cost, and can't be shortened
             of_nu = factor.scale * (factor.B @ inner[:, own]) @ slope @ link.shares[:, own].T
-            gradient = -pieces.by_columns[:, link.columns.ravel()] @ of_nu[link.take].ravel()
-            gradient -= pieces.by_columns[:, [norm.column]].toarray()[:, 0]
+            x = np.zeros(pieces.n)
+            x[link.columns.ravel()], x[norm.column] = of_nu[link.take].ravel(), 1.0
+            gradient = -(pieces.S @ x)
             folded = np.bincount(pieces.twins.row, pieces.twins.sign * gradient, len(a))
             columns, found = [*columns, sp.csc_array(folded[:, None])], True
             excess.append(over + 8 * UNIT * length)  # for the rounding of a step
