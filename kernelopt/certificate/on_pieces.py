@@ -47,6 +47,7 @@ NEARBY = 1e-12  # relative to the ends of an interval: multipliers that are near
 ROUNDS = 10  # steps, each with a projection
 SLOW = 0.1  # residuals that are no smaller than this share of those before do not vanish without a FLOOR
 FLOOR = 1e-6  # relative: the least room from then on, since multipliers may have to leave an end
+PUSH = 1e-13  # relative: the room of multipliers that were 0, where rounding of free columns needs some
 PASSES = 4  # passes over the kernel in which ‖Aᵀν‖ is shortened, where the factor underestimates it
 HALF = 0.5  # a share of ‖Aᵀν‖ below which multipliers are scaled at once; above, moved first
 MARGIN = 64 * UNIT  # relative: by how much g_t shall exceed ‖Aᵀν‖, for the rounding that the checker counts
@@ -209,7 +210,7 @@ def _proven(  # noqa: PLR0917
     for norm in task.reduction.form.norms:  # multipliers of bounds on t follow in the end, and are in other units
         a[single(pieces, int(pieces.columns[norm.t.id][0])).below] = 0.0
     task, parts, a = _with_parts(task, point, a)
-    margin, best = MARGIN, Shortened(-inf, a, parts)
+    margin, best, pushed = MARGIN, Shortened(-inf, a, parts), False
     for number in range(PASSES):
         a, parts = _feasible(task, a, parts, spare, more)
         for exactly in (False, True):
@@ -217,6 +218,9 @@ def _proven(  # noqa: PLR0917
             bound = pieces_checker.lower(pieces, claim.links, claim.dual)
             if "vanish" not in bound.missing:
                 break
+        if "vanish" in bound.missing and not pushed:
+            a, pushed = _off_their_ends(task, a), True
+            continue
         short = np.concatenate([np.zeros(0), *claim.short])
         if isfinite(bound.value) or not np.isfinite(short).all():
             break
@@ -238,6 +242,14 @@ def _proven(  # noqa: PLR0917
         else:
             more = [old + 1.1 * new for old, new in zip(more, claim.short, strict=True)]
     return bound, claim
+
+
+def _off_their_ends(task: Claimed, a: Array) -> Array:
+    """Multipliers with some room for those of inequalities that are 0: rounding of their columns needs it."""
+    rows = np.intersect1d(task.free.rows, task.pieces.below)
+    a = a.copy()
+    a[rows] = np.maximum(a[rows], PUSH * np.abs(a).max(initial=0.0))
+    return np.asarray(task.pieces.twins.sign * a[task.pieces.twins.row])
 
 
 def _at_rest(task: Claimed, a: Array, spare: float) -> Array | None:

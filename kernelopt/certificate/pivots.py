@@ -37,6 +37,7 @@ ROUNDING = 2e-16  # relative; of one operation, a little more than u = 2⁻⁵³
 # Relative to a column: it depends on others if less of it lies outside of their span. Smaller values take the rounding
 # of QR for independence, larger ones give up columns that could vanish.
 DEPENDENT = 1e-11
+ENOUGH = 100.0  # times what a column lacks: room of its own row, which takes what other moves disturb, too
 MANY = 20  # columns for which weights of others are sought; each takes a least-squares solution
 # Entries up to which this least-squares problem is solved as a dense one. Beyond, iterations take a fraction of the
 # time, and end at weights as precise as their rounding to integers needs, or after ITERATIONS.
@@ -75,8 +76,11 @@ def moves(W: sp.csc_array, left: Array, room: Array) -> Moves:
     room = np.where(room > SMALL * _unit_of(S, room), room, 0.0)
     most = _widest(S)
     found = _moves(W, S, left, room, np.arange(S.shape[1]), most)
-    if not _is_hopeless(S, left, room, found) or S.shape[1] > FEW:
+    if not _is_hopeless(S, left, room, found):
         return found
+    if S.shape[1] > FEW:
+        again = _moves(W, S, left, _with_own_first(S, left, room), np.arange(S.shape[1]), most)
+        return found if _is_hopeless(S, left, room, again) else again
     # Rows that were chosen one by one may be linearly dependent: then an independent set of columns is chosen first,
     # and at last all rows together by QR (width 0).
     for width in (most, 0):
@@ -98,6 +102,15 @@ def _is_hopeless(S: sp.csc_array, left: Array, room: Array, found: Moves) -> boo
     unmoved = left + abs(S).T @ found.radius > 0
     unmoved[np.concatenate([found.columns, found.others])] = False
     return bool(unmoved.any()) or not np.all(found.radius <= room)
+
+
+def _with_own_first(S: sp.csc_array, left: Array, room: Array) -> Array:
+    """Rooms in which rows of one column come first where they have enough: they disturb no other column."""
+    rows, columns, sizes = S.indices, np.repeat(np.arange(S.shape[1]), np.diff(S.indptr)), np.abs(S.data)
+    alone = (np.bincount(rows, minlength=S.shape[0]) == 1)[rows] & (room[rows] * sizes > ENOUGH * left[columns])
+    found = room.copy()
+    found[rows[alone]] += room.max(initial=0.0)
+    return found
 
 
 def _independent(S: sp.csc_array, room: Array) -> Ints:

@@ -428,3 +428,31 @@ def test_several_bounds_of_sums_of_the_largest(counts):
         assert problem.status == "optimal" or solver == "CLARABEL"  # whose multipliers prove less
         values.append(problem.value)
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+def test_many_variables_of_rows_whose_bounds_are_their_own():
+    """Transport plans: a variable for each pair of bins, in two equations. Those of basic ones are 0, and get room."""
+    rng = np.random.default_rng(5)
+    n, bins = 48, 5
+    X, target = rng.normal(size=(n, 3)), rng.dirichlet(np.ones(bins), size=n)
+    cost = np.abs(np.subtract.outer(np.arange(bins), np.arange(bins))) ** 1.5
+    theta, plans = ko.Theta(ko.kernels.Gaussian(sigma=2.0), outputs=bins), cp.Variable((n, bins**2), nonneg=True)
+    scores = theta(X) + np.ones((n, 1)) @ cp.Variable((1, bins))
+    constraints = [
+        plans @ np.kron(np.eye(bins), np.ones((bins, 1))) == target,
+        plans @ np.kron(np.ones((bins, 1)), np.eye(bins)) == scores,
+    ]
+    objective = cp.sum(plans @ cost.ravel()) + 0.5 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), constraints)
+    problem.solve()
+    assert problem.status == "optimal" and problem.certificate.relative_gap < 1e-6
+    B, w = np.linalg.cholesky(ko.kernels.Gaussian(sigma=2.0)(X) + 1e-12 * np.eye(n)), cp.Variable((n, bins))
+    T = cp.Variable((n, bins**2), nonneg=True)
+    by_hand = [
+        T @ np.kron(np.eye(bins), np.ones((bins, 1))) == target,
+        T @ np.kron(np.ones((bins, 1)), np.eye(bins)) == B @ w + np.ones((n, 1)) @ cp.Variable((1, bins)),
+    ]
+    value = cp.Problem(cp.Minimize(cp.sum(T @ cost.ravel()) + 0.5 * cp.sum_squares(w)), by_hand).solve(
+        solver="CLARABEL"
+    )
+    assert problem.value == pytest.approx(value, rel=1e-5)
