@@ -55,6 +55,9 @@ class Reading(Protocol):
 
     def linear(self, node: Any) -> Entries: ...
 
+    @property
+    def has_many_ratios(self) -> bool: ...
+
 
 Rule = Callable[[Reading, Any], Entries | None]
 
@@ -317,11 +320,20 @@ def _min(reader: Reading, node: Any) -> Entries:
 
 
 def _sum_largest(reader: Reading, node: Any) -> Entries | None:
-    """count times the last entry, plus the sum of the count largest of differences from it and of 0."""
-    entries, along, count = _affine(reader, node), _along(node), float(node.k)
+    """count times the last entry, plus the sum of the count largest of differences from it and of 0.
+
+    A share of the largest one for count ≤ 1; all but a share of the least one for count ≥ n − 1.
+    """
+    along, count = _along(node), float(node.k)
     k = along.shape[1] - 1
-    if not 1 <= count <= k:
+    if not 0 < count <= k + 1:
         return None
+    if count <= 1:
+        return _max(reader, node).times(count)
+    entries = _affine(reader, node)
+    if count >= k:
+        parts = [entries.take(column) for column in along.T]
+        return summed(parts).plus(_largest(reader, [part.times(-1.0) for part in parts]).times(k + 1 - count))
     last = entries.take(along[:, -1])
     differences = entries.take(along[:, :-1].ravel()).minus(entries.take(np.repeat(along[:, -1], k)))
     return last.times(count).plus(applied(SumOfLargest(count), differences, k, base=last.M))
@@ -360,6 +372,8 @@ def _log_sum_exp(reader: Reading, node: Any) -> Entries:
 
 
 def _quad_over_lin(reader: Reading, node: Any) -> Entries | None:
+    if not node.args[1].is_constant() and not reader.has_many_ratios:
+        return None
     if not node.args[1].is_constant():
         along, y = _along(node), reader.flattened(reader.entries(node.args[1]))
         both = stacked([_affine(reader, node), y])

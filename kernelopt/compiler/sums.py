@@ -95,6 +95,8 @@ def _with_inside(
                 return None
     if not _added_constraints(parts, pieces, S, on_t, empty):
         return None
+    if inside.groups and parts.c[np.flatnonzero(inside.loss >= 0)].any():  # losses that cost something beside the sums
+        return None
     return _assembled(parts, pieces, form, base)
 
 

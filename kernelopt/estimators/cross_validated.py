@@ -222,6 +222,7 @@ class _ChoosesAlpha(KernelModel):
 
 
 def _number(score: Any, scoring: Any) -> float:
+    score = score.item() if isinstance(score, np.ndarray) and score.size == 1 else score
     if isinstance(score, Real):
         return float(score)
     raise OptionError(f"Expected scoring to name one score, a number; got {shown(score)} from {shown(scoring)}.")

@@ -35,6 +35,12 @@ class SquaresOverLinear(Family):
         share = np.divide(s[:, :-1], y, out=np.zeros_like(s[:, :-1]), where=y > 0)
         return np.hstack([2 * share, -(length_of(share)[:, None] ** 2)])
 
+    def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        """Near (0, 0) any number, and any that is at most 0."""
+        slope, apex = self.slope(s), (length_of(s) <= near)[:, None]
+        high = np.append(np.full(s.shape[1] - 1, inf), 0.0)
+        return np.where(apex, -inf, slope), np.where(apex, high, slope)
+
     def highest(self, s: Array, e: Array) -> Array:
         """It rises with |x| and falls with y."""
         least = np.nextafter(s[:, -1] - e[:, -1], -inf)

@@ -414,6 +414,19 @@ def test_an_engine_without_a_proof_is_followed_by_a_cone_solver(loss, least):
     assert problem.value == pytest.approx(by_hand(LOSSES[loss], 0, least), rel=1e-6)
 
 
+@pytest.mark.parametrize("weights", [(1, 0.5, 0.2), (2, 0.5, 0.5)])
+def test_losses_that_cost_something_beside_their_sums(weights):
+    """A least weight that is not 0: the objective is at least 0, and was called unbounded."""
+    X, y = np.array([[0.0], [2.0], [4.0]]), np.array([1.0, -1.0, 0.5])
+    kernel = ko.kernels.Gaussian(sigma=1.0)
+    theta, w, B = ko.Theta(kernel), cp.Variable(3), np.linalg.cholesky(kernel(X))
+    problem = ko.Problem(cp.Minimize(cp.dotsort(cp.abs(theta(X) - y), weights) + 0.1 * ko.sum_squares(theta)))
+    problem.solve(solver="INTERIOR_POINT")
+    by_hand = cp.Problem(cp.Minimize(cp.dotsort(cp.abs(B @ w - y), weights) + 0.1 * cp.sum_squares(w)))
+    by_hand.solve(solver="CLARABEL")
+    assert problem.status == "optimal" and problem.value == pytest.approx(by_hand.value, rel=1e-6)
+
+
 @pytest.mark.parametrize("counts", [(2, 5), (1, 4, 7)])
 def test_several_bounds_of_sums_of_the_largest(counts):
     rng = np.random.default_rng(7)

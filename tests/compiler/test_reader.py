@@ -1,6 +1,7 @@
 """What is read of a problem is what it says: beside cvxpy, for all of its atoms and at random points."""
 
 import itertools
+import sys
 import warnings
 
 import border
@@ -273,8 +274,9 @@ def in_loops(kind, f, F, z):
     ("kind", "groups"),
     [("absolute values", 1), ("norms of rows", 1), ("maxima", 1), ("exponentials", 2), ("ratios", 2), ("others", 4)],
 )
-def test_functions_of_one_kind_are_one_group(kind, groups):
+def test_functions_of_one_kind_are_one_group(monkeypatch, kind, groups):
     """A problem in loops, as one that is written with arrays; those of constraints stay apart."""
+    monkeypatch.setattr(sys.modules["kernelopt.compiler.reader"], "RATIOS", 0)
     f, F, z = cp.Variable(6), cp.Variable((6, 3)), cp.Variable(6)
     problem = cp.Problem(cp.Minimize(in_loops(kind, f, F, z)), [cp.abs(f[0]) + cp.square(z[i]) <= 4 for i in range(6)])
     P = read(problem)
@@ -309,10 +311,11 @@ RATIOS = {
 }
 
 
-@pytest.mark.parametrize("solver", [None, "METHOD_OF_MULTIPLIERS"])
+@pytest.mark.parametrize(("fewest", "solver"), [(0, None), (0, "METHOD_OF_MULTIPLIERS"), (30, None)])
 @pytest.mark.parametrize("name", RATIOS)
-def test_squares_over_what_is_no_constant(name, solver):
-    """Beside cvxpy by hand, in the objective and as a bound."""
+def test_squares_over_what_is_no_constant(monkeypatch, name, solver, fewest):
+    """Beside cvxpy by hand, in the objective and as a bound; as functions, and as cvxpy's cones."""
+    monkeypatch.setattr(sys.modules["kernelopt.compiler.reader"], "RATIOS", fewest)
     rng = np.random.default_rng(3)
     X, y = rng.uniform(-1, 1, (8, 2)), rng.normal(size=8)
     kernel = ko.kernels.Gaussian(sigma=0.8)
@@ -335,3 +338,17 @@ def test_squares_over_what_is_no_constant(name, solver):
             else:
                 values.append(solved(cp.Problem(cp.Minimize(cost), constraints)).value)
         assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [0.3, 1, 1.5, 4.2, 4.7, 5])
+@pytest.mark.parametrize("loss", [cp.abs, cp.square, lambda e: e], ids=["abs", "square", "plain"])
+def test_shares_of_the_largest_and_of_the_least(loss, count):
+    """In the objective, for less than one entry and for nearly all of them, too."""
+    rng = np.random.default_rng(4)
+    X, y = rng.uniform(-1, 1, (5, 2)), rng.normal(size=5)
+    kernel = ko.kernels.Gaussian(sigma=0.8)
+    theta, w, B = ko.Theta(kernel), cp.Variable(5), np.linalg.cholesky(kernel(X) + 1e-13 * np.eye(5))
+    problem = ko.Problem(cp.Minimize(cp.sum_largest(loss(y - theta(X)), count) + 0.3 * ko.sum_squares(theta)))
+    problem.solve()
+    by_hand = solved(cp.Problem(cp.Minimize(cp.sum_largest(loss(y - B @ w), count) + 0.3 * cp.sum_squares(w))))
+    assert problem.status == "optimal" and problem.value == pytest.approx(by_hand.value, rel=1e-6)

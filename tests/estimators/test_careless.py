@@ -45,6 +45,7 @@ def test_folds_of_rows_that_are_not_there(rows):
 def test_scores_that_are_no_numbers(scoring):
     with pytest.raises(OptionError, match="Expected scoring to name one score"):
         E.KernelRegressorCV(alphas=[0.1], scoring=scoring).fit(X, X[:, 0])
+    assert E.KernelRegressorCV(alphas=[0.1], scoring=lambda *_: np.array(1.0)).fit(X, X[:, 0]).best_score_ == 1.0
 
 
 def test_refused_parameters_change_nothing():
