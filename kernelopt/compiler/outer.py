@@ -24,7 +24,7 @@ from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.moreau import ProximalFunction
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.pieces.spectral import Schatten
-from kernelopt.support.cvxpy_parts import nodes_of
+from kernelopt.support.cvxpy_parts import distinct_nodes
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
@@ -100,7 +100,7 @@ class Outer:
     @cached_property
     def is_long(self) -> bool:
         """Whether there are many atoms: cvxpy compiles each by itself, in about a millisecond."""
-        return len(nodes_of(self.canonical.outer)) > ATOMS
+        return len(distinct_nodes(self.canonical.outer)) > ATOMS
 
     @property
     def split(self) -> Separable | None:

@@ -26,7 +26,7 @@ from kernelopt.errors import DCPError
 from kernelopt.pieces.form import Cone, Group, Pieces
 from kernelopt.pieces.function import Family
 from kernelopt.pieces.ratios import SquaresOverLinear
-from kernelopt.support.cvxpy_parts import graph_form, has_graph_form, in_real_numbers, nodes_of
+from kernelopt.support.cvxpy_parts import distinct_nodes, graph_form, has_graph_form, in_real_numbers
 from kernelopt.support.types import Array, Ints
 
 # Squares over variables from which they are functions of the table: 1000 take 1.4 s in place of 5.3. Of fewer, cvxpy's
@@ -111,7 +111,9 @@ class Reader:
     ) -> None:
         problem, self._parts = in_real_numbers(problem)
         self._problem = problem
-        ratios = [n for n in nodes_of(problem) if type(n).__name__ == "quad_over_lin" and not n.args[1].is_constant()]
+        ratios = [
+            n for n in distinct_nodes(problem) if type(n).__name__ == "quad_over_lin" and not n.args[1].is_constant()
+        ]
         self.has_many_ratios = sum(node.size for node in ratios) > RATIOS
         self._applied = {one.value.id: one for one in of_functions}
         skipped = {v.id for one in self._applied.values() for v in (one.value, one.named)}

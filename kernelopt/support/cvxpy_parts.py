@@ -73,13 +73,60 @@ from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.types import Array, Ints
 
 __all__ = [
-    "COLUMNS", "JOINTLY_LINEAR", "PRODUCTS", "SIGNED", "AddExpression", "AffAtom", "Atom",
-    "Compiled", "ConeData", "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf",
-    "LogicExpression", "MatrixFrac", "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox",
-    "Solution", "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients",
-    "compiled", "cone_data", "forget", "get_id", "graph_form", "has_graph_form", "index", "jacobians", "multiply",
-    "nodes_of", "norm1", "normNuc", "perspective", "perspective_of", "quad_over_lin", "require_setup_within", "reshape",
-    "rightly_valued", "sigma_max", "special_index", "symmetric_wrap", "with_args",
+    "COLUMNS",
+    "JOINTLY_LINEAR",
+    "PRODUCTS",
+    "SIGNED",
+    "AddExpression",
+    "AffAtom",
+    "Atom",
+    "Compiled",
+    "ConeData",
+    "DataSlopes",
+    "DivExpression",
+    "Elementwise",
+    "Hstack",
+    "Inequality",
+    "Leaf",
+    "LogicExpression",
+    "MatrixFrac",
+    "MulExpression",
+    "NegExpression",
+    "Pnorm",
+    "PnormApprox",
+    "Power",
+    "PowerApprox",
+    "Solution",
+    "SolverStats",
+    "Sum",
+    "Vstack",
+    "broadcast_to",
+    "clarabel_answer",
+    "clarabel_cones",
+    "coefficients",
+    "compiled",
+    "cone_data",
+    "distinct_nodes",
+    "forget",
+    "get_id",
+    "graph_form",
+    "has_graph_form",
+    "index",
+    "jacobians",
+    "multiply",
+    "nodes_of",
+    "norm1",
+    "normNuc",
+    "perspective",
+    "perspective_of",
+    "quad_over_lin",
+    "require_setup_within",
+    "reshape",
+    "rightly_valued",
+    "sigma_max",
+    "special_index",
+    "symmetric_wrap",
+    "with_args",
 ]  # fmt: skip
 
 PRODUCTS = (MulExpression, multiply)  # affine in each of two arguments
@@ -366,6 +413,20 @@ def nodes_of(problem: cp.Problem) -> list[Any]:
             found.append(node)
             waiting += node.args
     return found
+
+
+def distinct_nodes(problem: cp.Problem) -> list[Any]:
+    """All atoms of a problem, each once."""
+    found: dict[int, Any] = {}
+    waiting = [problem.objective.args[0], *(a for c in problem.constraints for a in c.args)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, Atom) and id(node) not in found:
+            found[id(node)] = node
+            waiting += node.args
+    return list(found.values())
 
 
 class _Formatting:
