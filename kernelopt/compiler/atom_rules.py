@@ -372,9 +372,9 @@ def _log_sum_exp(reader: Reading, node: Any) -> Entries:
 
 
 def _quad_over_lin(reader: Reading, node: Any) -> Entries | None:
-    if not node.args[1].is_constant() and not reader.has_many_ratios:
-        return None
     if not node.args[1].is_constant():
+        if not reader.has_many_ratios:
+            return None
         along, y = _along(node), reader.flattened(reader.entries(node.args[1]))
         both = stacked([_affine(reader, node), y])
         rows = np.column_stack([along, np.full(len(along), len(both) - 1)])
