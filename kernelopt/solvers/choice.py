@@ -53,8 +53,8 @@ JOINT = 3000
 # predictions: 1000 rows that rise along a column take 2 s, and find no end otherwise.
 EQUATIONS = 20
 # Bounded rows beside an unsquared norm from which the method of multipliers comes first, and rows from which it does
-# beside losses with kinks: eight kinds take half of the time at 300 to 3000 rows, log losses of bounded differences 0.7
-# in place of 15 s at 1000 rows. One bounded mean of 3000 rows takes it 40 s, the other engines .5.
+# beside losses with kinks: eight kinds take half of the time at 300 to 3000 rows, log losses of bounded differences 0.3
+# in place of 1.1 s, and of 15 with other data. One bounded mean of 3000 rows takes it 40 s, the other engines .5.
 BOUNDED, BOUNDED_ROWS = 20, 400
 # Predictions, rows times outputs, up to which cvxpy's first solver comes before the method of multipliers, where only
 # rows are coupled. On 12 kinds of problems (risks, groups, norms of rows, balls) the sum of times is 1.3 times as long
