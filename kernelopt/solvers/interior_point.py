@@ -5,6 +5,7 @@ With multipliers z of low ≤ a ≤ high, the central path satisfies, for each k
     k − ρa + z_low − z_high = 0,  z_low(a − low) = z_high(high − a) = μ,  k = s − anchor.
 
 Steps are Mehrotra's predictor and corrector (SIAM J. Optim. 1992), with Gondzio's further correctors (COAP 1996).
+Large problems begin with fewer columns of B, where a step takes a fifth of the time.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ LONGER = 0.01  # least gain in length for which a correction is kept
 LEAST_SHARE, LEFT = 0.995, 1e-8
 # What a direction may leave of the gradient by rounding without refinement: a part of it, or a part of ‖Rx‖.
 ROUNDED, EXACT = 0.1, 1e-10
+# Share of the columns of B with which problems of LARGE unknowns begin. At 1000 rows 4 of 13 steps are left for all of
+# them; with half the columns 6 are, and with a third 9.
+SHARE, LARGE = 0.6, 600
 # Rounds of refinement where multipliers are free: one removes what FREE added, another the rounding of the first.
 REFINEMENTS = 2
 
@@ -156,12 +160,29 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
     found = None if start is None else active_set.solve(problem, watch, start)
     if found is not None:
         return found
-    method = _Method(problem, start)
+    first = _of_fewer_columns(problem, watch) if start is None else start
+    if first is not None and first.stopped is not None:
+        return first
+    method = _Method(problem, first)
     point, enough = method.run(watch)
-    if start is None or enough or point.stopped is not None:
+    if first is None or enough or point.stopped is not None:
         return point
     again, _ = _Method(problem, None).run(watch)
     return again if method.merit(again) < method.merit(point) else point
+
+
+def _of_fewer_columns(problem: Structured, watch: Watch) -> Point | None:
+    """The point with the first columns of B alone, as one of all; None where there is none, or for small problems."""
+    if problem.size < LARGE:
+        return None
+    part = problem.truncated(int(SHARE * problem.rank))
+    if problem.origin is not None and part.origin is None:
+        return None
+    point, enough = _Method(part, None).run(watch, coarse=True)
+    x = part.lifted(point.x, problem)
+    if point.stopped is not None:
+        return replace(judged(problem, x, point.s, point.a, point.slopes), stopped=point.stopped)
+    return replace(point, x=x) if enough else None
 
 
 class _Method:
@@ -263,13 +284,13 @@ class _Method:
 
     # ------------------------------------------------------------ iterations
 
-    def run(self, watch: Watch) -> tuple[Point, bool]:
+    def run(self, watch: Watch, coarse: bool = False) -> tuple[Point, bool]:
         """The best iterate, and whether the watch calls it good enough."""
         rank, best, short, since = self.p.rank, self._judged(), 0, 0
         has_equations = bool(np.any(self.free & (self.p.rho == 0)))
         try:
             for _ in range(MOST):
-                if watch(best, rank):
+                if watch(best, rank, coarse):
                     return best, True
                 length = self._step()
                 watch.systems += 1

@@ -36,7 +36,7 @@ FIRST, GROWTH, SLOW, LARGEST, SHRINK = 3.0, 5.0, 0.05, 1e10, 16.0
 BACK = 0.002  # share of σ with which a problem with more columns begins
 # Rounds of one rank, Newton steps of one round, trials of a step length.
 ROUNDS, STEPS, TRIALS = 60, 40, 40
-# Systems of all rounds, after which another solver may do better; problems of 1000 rows take 10 to 300.
+# Systems of all rounds of one rank, after which another solver may do better; problems of 1000 rows take 10 to 300.
 WORK = 400
 # A round ends where the inner problem's error is that share of the proximal terms, or of the gap that is asked for.
 SHARE, FINE = 0.1, 0.01
@@ -131,10 +131,10 @@ def _rounds(problem: RowProblem, watch: Watch, start: RowPoint | None, rank: int
     x = np.zeros(problem.p + problem.q) if start is None else start.point.x
     a0 = np.zeros(len(problem.shift)) if start is None else np.where(problem.explicit, start.point.a, 0.0)
     b0 = np.zeros(problem.p + problem.q) if start is None else start.b
-    best, idle, last, unit = None, 0, inf, 0.0
+    best, idle, last, unit, before = None, 0, inf, 0.0, watch.systems
     try:
         for _ in range(ROUNDS):
-            if watch.systems > WORK:
+            if watch.systems - before > WORK:
                 break
             state = _state(problem, x, problem.moved(x) + problem.shift, a0, b0, scale, None)
             if not isfinite(state.value):

@@ -14,6 +14,7 @@ from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.interior_point import _central
 from kernelopt.solvers.structured import Structured
 from kernelopt.solvers.watch import Watch
+from kernelopt.support.clock import OutOfTimeError
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.7])
@@ -60,7 +61,7 @@ def test_a_run_without_the_gap_does_not_claim_it(problem, monkeypatch):
 
 
 @pytest.mark.parametrize(("near", "starts"), [(None, ["cold"]), (start(), ["warm", "cold"])])
-def test_only_a_warm_start_is_followed_by_another(monkeypatch, near, starts):
+def test_only_a_warm_start_is_followed_by_another(problem, monkeypatch, near, starts):
     made = []
 
     class Method:
@@ -75,8 +76,63 @@ def test_only_a_warm_start_is_followed_by_another(monkeypatch, near, starts):
 
     monkeypatch.setattr(interior_point, "_Method", Method)
     monkeypatch.setattr(interior_point.active_set, "solve", lambda *_: None)
-    interior_point.solve(None, None, near)
+    interior_point.solve(problem, Watch("", 1e-9, 0.0, 1.0), near)
     assert made == starts
+
+
+def on_the_simplex():
+    """Absolute errors of probabilities, with a smooth part."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(40, 2))
+    targets = np.abs(rng.normal(size=(40, 3)))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.7), outputs=3)
+    G = theta(points) + np.ones((40, 1)) @ cp.Variable((1, 3))
+    loss = cp.sum(cp.abs(targets / targets.sum(axis=1, keepdims=True) - G)) - 0.1 * cp.sum(cp.log(G + 1))
+    return ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)), [G >= 0, cp.sum(G, axis=1) == 1])
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_a_start_with_fewer_columns_ends_at_the_same_answer(monkeypatch, share):
+    ranks, run = list[int](), interior_point._Method.run
+
+    def watched(self, watch, coarse=False):
+        ranks.append(self.p.rank)
+        return run(self, watch, coarse)
+
+    monkeypatch.setattr(interior_point._Method, "run", watched)
+    problem = on_the_simplex()
+    value, steps = problem.solve(solver="INTERIOR_POINT", tol=1e-8), problem.solver_stats.num_iters
+    assert set(ranks) <= {0, 40}  # 0 where it is found out whether constraints can be met
+    ranks.clear()
+    monkeypatch.setattr(interior_point, "LARGE", 0)
+    monkeypatch.setattr(interior_point, "SHARE", share)
+    again = on_the_simplex()
+    assert again.solve(solver="INTERIOR_POINT", tol=1e-8) == pytest.approx(value, rel=1e-7)
+    assert again.status == "optimal" and [rank for rank in ranks if rank] == [int(share * 40), 40]
+    assert again.solver_stats.num_iters <= 2 * steps
+
+
+def test_time_that_ends_among_fewer_columns_leaves_their_point(problem):
+    """A point of all columns, with the exception that ended the search."""
+    large = replace(problem, blocks=(DenseMatrix(np.eye(2, interior_point.LARGE)),), linear_d=np.zeros(2))
+    late = Watch("", 1e-9, 0.0, 1.0, deadline=-np.inf)
+    point = interior_point.solve(large, late)
+    assert isinstance(point.stopped, OutOfTimeError) and len(point.x) == interior_point.LARGE
+    assert np.isfinite(point.primal)
+
+
+def test_fewer_columns_in_which_no_answer_is_found_are_no_start(problem, monkeypatch):
+    ranks, run = list[int](), interior_point._Method.run
+
+    def vain(self, watch, coarse=False):
+        ranks.append(self.p.rank)
+        point, enough = run(self, watch, coarse)
+        return point, enough and not coarse
+
+    monkeypatch.setattr(interior_point, "LARGE", 0)
+    monkeypatch.setattr(interior_point._Method, "run", vain)
+    interior_point.solve(problem, Watch("", 1e-9, 0.0, 1.0))
+    assert ranks == [1, 2]
 
 
 @pytest.mark.parametrize(("smooth", "unit"), [((), 0.5), (("a smooth function",), 1.0)])
