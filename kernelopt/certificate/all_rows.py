@@ -24,6 +24,7 @@ from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import MemoryLimitError
 from kernelopt.pieces.form import Pieces
 from kernelopt.solvers import cone_program
+from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
 TURNS = 6  # of functions within functions
@@ -302,10 +303,12 @@ def _without_nu(
 
 
 def _by_steps(system: _System) -> Array:
-    """Moves that leave their intervals stay at the ends, and the others are found again."""
+    """Moves that leave their intervals stay at the ends, and the others are found again, as far as the time goes."""
     A, left, before, low, high, width = system
-    moved, free = np.zeros(len(before)), np.ones(len(before), dtype=bool)
+    moved, free, end = np.zeros(len(before)), np.ones(len(before), dtype=bool), clock.now() + clock.for_last_steps()
     for _ in range(ROUNDS):
+        if clock.now() > end:
+            break
         some = sp.csr_array(A[:, np.flatnonzero(free)] * width[free])
         G = sp.csc_array(some.T @ some)
         most = float(G.diagonal().max(initial=0.0))

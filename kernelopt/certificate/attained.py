@@ -250,7 +250,7 @@ def _found_at_zero(reduction: Reduction, data: Outer) -> float | None:
     # Without θ, what couples rows is a sparse cone program: .002 to .1 s of 60 to 1000 rows, by rows .005 to .7 s. So
     # are many columns beside θ, which engines take as dense ones. Cone data of many atoms take seconds to compile.
     many = data.split is None or data.split.F.shape[1] > MANY
-    sparse = many and form.y and not data.has_spectra and not data.is_long
+    sparse = many and form.y and not data.has_large_cones and not data.is_long
     for way in (by_cones, by_engines) if sparse else (by_engines, by_cones):
         found = way()
         if found is not None and isfinite(found):

@@ -49,7 +49,8 @@ def _found(pieces: Pieces, t: int) -> Single:
 def raised(pieces: Pieces, t: int, a: Array, need: float) -> float:
     """Move multipliers of rows of t alone so that g_t grows by `need`, or falls; what is left of it.
 
-    The slope of functions at the least bound t ≤ L is the most that they take; the rest is that bound's.
+    The slope of functions at the least bound t ≤ L is the most that they take; the rest is that bound's. That at t = 0
+    is the least, as a smaller one would be of a t < 0.
     """
     rows, values, below, _, _ = single(pieces, t)
     bounds = [(pieces.s0[r] / -v, r, v) for r, v in zip(rows, values, strict=True) if v > 0 and r in below]
@@ -64,7 +65,8 @@ def raised(pieces: Pieces, t: int, a: Array, need: float) -> float:
         for i in np.flatnonzero(grows[group.rows[:, 0]]) if group.rows.shape[1] == 1 else ():
             row, omega, wanted = int(group.rows[i, 0]), group.omega(w), a[group.rows]
             value, before = float(values[rows == row][0]), float(a[row])
-            wanted[i] = max(before + need / value, 0.0)
+            at_zero = float(omega[i] * group.family.slope(np.full_like(wanted, pieces.s0[row]))[i, 0])
+            wanted[i] = max(before + need / value, at_zero if isfinite(at_zero) else 0.0, 0.0)
             if isfinite(limit):
                 at = np.full_like(wanted, value * limit + pieces.s0[row])
                 wanted[i] = min(float(wanted[i, 0]), float(omega[i] * group.family.slope(at)[i, 0]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from math import inf
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,7 @@ from kernelopt.compiler.linear_maps import flat
 from kernelopt.errors import DCPError
 from kernelopt.language.proximal import check
 from kernelopt.pieces import quadratics
+from kernelopt.pieces.by_size import Sorted, SortedSizes
 from kernelopt.pieces.elementary import (
     AbsolutePower,
     Exp,
@@ -40,8 +41,9 @@ from kernelopt.pieces.spectral import Schatten
 from kernelopt.support.types import Array, Ints
 
 MOST = 8  # lines of one number whose maximum is one function of it
-# Entries of all sums of largest ones that a `dotsort` is read as; with more its graph form has fewer rows.
-MOST_SORTED = 20_000
+# Different weights of a `dotsort` up to which it is sums of largest ones, whose losses engines know; and entries of all
+# these sums, with losses of which its graph form has fewer rows.
+FEW_STEPS, MOST_SORTED = 10, 20_000
 
 
 class Reading(Protocol):
@@ -340,22 +342,46 @@ def _sum_largest(reader: Reading, node: Any) -> Entries | None:
 
 
 def _dotsort(reader: Reading, node: Any) -> Entries | None:
-    """Σ wⱼx₍ⱼ₎ with both in decreasing order: Σ (wⱼ − wⱼ₊₁)·(the sum of the j largest) + wₙΣx."""
+    """Σ wⱼx₍ⱼ₎ with both in decreasing order: Σ (wⱼ − wⱼ₊₁)·(the sum of the j largest) + wₙΣx, where these are few."""
     if not node.args[1].is_constant():
         return None
-    n, given = node.args[0].size, flat(node.args[1].value)
+    e, given = node.args[0], flat(node.args[1].value)
+    n = e.size
     w = np.sort(np.append(given, np.zeros(n - len(given))))[::-1]
     steps = w[:-1] - w[1:]
-    if np.count_nonzero(steps) * n > MOST_SORTED:
+    number, weights = np.count_nonzero(steps), tuple(w.tolist())
+    sizes = _sizes(e) if number > FEW_STEPS and w[-1] >= 0 else None
+    if sizes is not None:
+        return applied(SortedSizes(weights, sizes.positive), reader.flattened(reader.entries(sizes.of)), n)
+    if not e.is_affine() and number * n > MOST_SORTED:
         return None
     entries = _affine(reader, node)
     last, found = entries.take(np.array([n - 1])), entries.total().times(w[-1])
     differences = entries.take(np.arange(n - 1)).minus(entries.take(np.full(n - 1, n - 1)))
+    if e.is_affine() and number > FEW_STEPS:
+        return last.times(float(w.sum())).plus(applied(Sorted(weights), differences, n - 1, base=last.M))
     for j in np.flatnonzero(steps):
         count, step = float(j + 1), float(steps[j])
         largest = applied(SumOfLargest(count), differences, n - 1, base=last.M)
         found = found.plus(last.times(count).plus(largest).times(step))
     return found
+
+
+class _Sizes(NamedTuple):
+    """An affine expression whose moduli, or whose positive parts, are meant."""
+
+    of: Any
+    positive: bool
+
+
+def _sizes(e: Any) -> _Sizes | None:
+    if type(e).__name__ == "abs" and e.args[0].is_affine():
+        return _Sizes(e.args[0], False)
+    if type(e).__name__ == "maximum" and len(e.args) == 2:
+        (x, zero) = e.args if e.args[1].is_constant() else e.args[::-1]
+        if x.is_affine() and x.shape == e.shape and zero.is_constant() and not np.any(flat(zero.value)):
+            return _Sizes(x, True)
+    return None
 
 
 def _log_sum_exp(reader: Reading, node: Any) -> Entries:

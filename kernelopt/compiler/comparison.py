@@ -20,7 +20,7 @@ from kernelopt.errors import ReadingError
 from kernelopt.language.text import describe
 from kernelopt.pieces.form import Pieces
 from kernelopt.support.arithmetic import UNIT
-from kernelopt.support.cvxpy_parts import AddExpression, nodes_of
+from kernelopt.support.cvxpy_parts import AddExpression, has_complex_leaves, nodes_of
 from kernelopt.support.types import Array
 
 # Roundings of a row and of a sum that both sides may differ by. A misread function is off by far more, and sums of many
@@ -74,9 +74,9 @@ def _differ(problem: cp.Problem, pieces: Pieces, largest: float = 0.0) -> tuple[
     Rounding is that of rows, and of numbers up to the `largest`.
 
     Columns that graph forms of atoms add have no values beside their solver's: such pieces are not compared, nor are
-    those of complex variables, which cvxpy writes in real numbers.
+    those of complex leaves, which cvxpy writes in real numbers.
     """
-    if not pieces.is_explicit or any(variable.is_complex() for variable in problem.variables()):
+    if not pieces.is_explicit or has_complex_leaves(problem):
         return None
     x = np.zeros(pieces.n)
     for variable in problem.variables():

@@ -19,6 +19,7 @@ from kernelopt.compiler.separable import Lengths, Separable
 from kernelopt.compiler.sums import lengths_of, separated
 from kernelopt.errors import DCPError
 from kernelopt.kernels.domains import check_finite
+from kernelopt.pieces.by_size import Sorted, SortedSizes
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.moreau import ProximalFunction
@@ -90,11 +91,12 @@ class Outer:
         return found
 
     @property
-    def has_spectra(self) -> bool:
-        """Whether singular values or eigenvalues enter, whose cone forms are large; also where it is not known."""
+    def has_large_cones(self) -> bool:
+        """Whether singular values, eigenvalues or weights by size enter, whose cone forms are large; also where it is
+        not known."""
         if self.pieces is None:
             return True
-        functions = any(isinstance(group.family, Schatten) for group in self.pieces.groups)
+        functions = any(isinstance(group.family, (Schatten, Sorted, SortedSizes)) for group in self.pieces.groups)
         return functions or any(cone.kind == "psd" for cone in self.pieces.cones)
 
     @cached_property

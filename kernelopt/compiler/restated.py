@@ -94,7 +94,8 @@ def restated(form: CanonicalForm) -> Restated:
     for constraint in form.outer.constraints:
         sides, chain = _sides(constraint), _chain_of(constraint)
         parameters |= {p.id: p for p in ([] if sides is None else constraint.parameters())}
-        instead.append([constraint] if chain is None else _instead(form, constraint, chain))
+        empty = _without_a_point(constraint) if chain is None else None
+        instead.append(empty or [constraint] if chain is None else _instead(form, constraint, chain))
     values = tuple((p, None if p.value is None else np.array(dense(p.value))) for p in parameters.values())
     if all(len(new) == 1 and new[0] is old for new, old in zip(instead, form.outer.constraints, strict=True)):
         return Restated(form, values)
@@ -150,6 +151,16 @@ def _chain_of(constraint: Any) -> _Chain | None:
     return _peeled(sides[0], bound) if np.all(bound >= 0) or isinstance(sides[0], AddExpression) else None
 
 
+def _without_a_point(constraint: Any) -> list[Any] | None:
+    """x ≤ −1 in place of g(x) ≤ R for g ≥ 0 and R < 0, of which cones that are nearly 0 tell little; None otherwise."""
+    sides = _sides(constraint)
+    if sides is None or not sides[0].is_nonneg() or any(p.value is None for p in constraint.parameters()):
+        return None
+    bound = np.broadcast_to(np.asarray(dense(sides[1].value), dtype=float), constraint.shape)
+    chain = _peeled(sides[0], np.abs(bound)) if np.any(bound < 0) else None
+    return None if chain is None or not chain.curved else [chain.x <= -1]
+
+
 @np.errstate(all="ignore")
 def _peeled(node: Any, bound: Array) -> _Chain | None:
     """The chain of node ≤ bound; None where it has no point."""
@@ -187,7 +198,8 @@ def _of_multiple(node: Any, bound: Array) -> _Chain | None:
     """we ≤ R as e ≤ R/w, and e/w ≤ R as e ≤ wR, for numbers w > 0."""
     first, second = node.args
     w, e = (second, first) if isinstance(node, DivExpression) or second.is_constant() else (first, second)
-    if not _is_positive(w) or e.shape != node.shape or (isinstance(node, MulExpression) and w.size > 1):
+    is_product = isinstance(node, MulExpression) and not isinstance(node, multiply)
+    if not _is_positive(w) or e.shape != node.shape or (is_product and w.size > 1):
         return _Chain(node, bound, np.ones_like(bound), lambda x: x)
     known = np.asarray(dense(w.value), dtype=float)
     factor = 1 / known if isinstance(node, DivExpression) else known
@@ -227,9 +239,11 @@ def _instead(form: CanonicalForm, constraint: Any, chain: _Chain) -> list[Any]:
         if constraint.parameters() and any(isinstance(part, PredictionLink) for part in zeros or ()):
             zeros = None  # θ comes back with other values, for which the multipliers at θ = 0 are a proof
         return [chain.x <= 0] if zeros is None and chain.curved else zeros or [constraint]
-    level = chain.slope * chain.r * (1 + ROOM)
-    if not chain.curved or not np.all((chain.slope > 0) & np.isfinite(level) & (level > 0)):
+    level, at_zero = chain.slope * chain.r * (1 + ROOM), chain.r == 0
+    if not chain.curved or not np.all(at_zero | ((chain.slope > 0) & np.isfinite(level) & (level > 0))):
         return [constraint]
+    if at_zero.any():  # some rows are equations, which have no multipliers
+        return [Inequality(cp.multiply(np.where(at_zero, 1.0, chain.slope), chain.x), cp.Constant(level))]
     if not constraint.parameters():
         return [Inequality(cp.multiply(chain.slope, chain.x), cp.Constant(level), constraint.id)]
     sides = _sides(constraint)
@@ -255,7 +269,7 @@ def _zeros(form: CanonicalForm, x: Any) -> list[Any] | None:
         return _all_zero(form, x.args)
     if isinstance(x, (multiply, DivExpression)) and any(map(_is_positive, x.args)):
         return _all_zero(form, [a for a in x.args if not a.is_constant()])
-    is_definite = isinstance(x, DEFINITE) and all(map(_is_positive, x.args[1:]))
+    is_definite = isinstance(x, DEFINITE) and all(map(_is_positive, [*x.args[1:], *_widths(x)]))
     if is_definite or (isinstance(x, (Power, PowerApprox)) and x.p.value > 1):
         e = x.args[0]
         if e.is_nonneg() and not (e.is_affine() and _is_stated(form, e)):
@@ -264,6 +278,11 @@ def _zeros(form: CanonicalForm, x: Any) -> list[Any] | None:
             return None
         return [e == 0] if e.is_affine() and (is_definite or e.is_nonneg() or x.p.value == 2) else None
     return None
+
+
+def _widths(x: Any) -> list[Any]:
+    """M of cp.huber, which is 0 everywhere for M = 0."""
+    return [x.M] if isinstance(x, cp.huber) else []
 
 
 def _is_stated(form: CanonicalForm, e: Any) -> bool:

@@ -262,10 +262,10 @@ def _is_bound_by_a_norm(shape: Shape, form: CanonicalForm) -> bool:
 
 
 def _is_small(form: CanonicalForm, outer: Outer) -> bool:
-    """Whether few predictions of one θ and its Euclidean norm enter, neither singular values nor eigenvalues, and few
+    """Whether few predictions of one θ and its Euclidean norm enter, no function whose cone form is large, and few
     cones and atoms, each of which cvxpy compiles by itself."""
     pieces = outer.pieces
-    if len(form.predictions) != 1 or outer.has_spectra or pieces is None:
+    if len(form.predictions) != 1 or outer.has_large_cones or pieces is None:
         return False
     if len(pieces.cones) > FEW_CONES or outer.is_long:
         return False

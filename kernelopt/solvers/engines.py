@@ -70,6 +70,7 @@ INFEASIBLE = 1e-5
 ACCURATE = 1e-9
 NEXT = 1e-7  # in units of y: how far from the least value along one y slopes must have both signs
 WIDEST = 40.0  # how far log R is searched from its first guess: a double does not resolve sums of e⁴⁰ ≈ 2e17 and 1
+MOST_AT_ZERO = 1e8  # entries of a dense system at θ = 0, above which P₀ is not sought: a second of time
 # Both log(R‖θ‖) and log(L/‖θ‖) rise with log R by a slope between 0 and 1. RISE: the first guess of the slope, rather
 # too steep, as systems with a smaller R take longer; BEYOND: steps go farther than to the root of the secant, so that
 # they end on its other side; FIRST: the longest first step.
@@ -354,6 +355,8 @@ def value_at_zero(reduction: Reduction, outer: Outer) -> float | None:
         return None
     engine = "PROXIMAL_POINT" if proximal else "INTERIOR_POINT" if shape.kinked else "NEWTON"
     problem = assemble.structured(reduction, outer, ones, ENGINES[engine].sparse).truncated(0)
+    if proximal and problem.m * problem.q > MOST_AT_ZERO:
+        return None
     sigma, kappa = outer.units
     # ½xᵀRx = 0 without v: only the absolute gap can close
     watch = Watch("", 0.0, FLOOR * kappa, sigma, clock.now() + clock.for_last_steps())
@@ -381,6 +384,8 @@ def _least_along_one(problem: Structured) -> float | None:
     method is tried.
     """
     column = problem.F[:, 0]
+    if not np.any(column):  # it stands in no function
+        return None
 
     def value(y: float) -> float:
         return problem.value(np.array([y]), column * y)

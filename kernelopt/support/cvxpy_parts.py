@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
+from itertools import chain
 from math import inf
 from threading import Event
 from types import SimpleNamespace
@@ -77,8 +78,9 @@ __all__ = [
     "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "LogicExpression", "MatrixFrac",
     "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats",
     "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients", "compiled", "cone_data",
-    "distinct_nodes", "forget", "get_id", "graph_form", "has_graph_form", "index", "jacobians", "multiply",
-    "nodes_of", "norm1", "normNuc", "perspective", "perspective_of", "quad_over_lin", "require_setup_within",
+    "distinct_nodes", "forget", "get_id", "graph_form", "has_complex_leaves", "has_graph_form", "index", "jacobians",
+    "multiply", "nodes_of", "norm1", "normNuc", "perspective", "perspective_of", "quad_over_lin",
+    "require_setup_within",
     "reshape", "rightly_valued", "sigma_max", "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip
 
@@ -667,10 +669,16 @@ class _KeptLeaves(Complex2Real):
         return super().canonicalize_expr(expr, real_args, imag_args, real2imag, leaf_map)
 
 
+def has_complex_leaves(problem: cp.Problem) -> bool:
+    """Whether some variable, parameter or constant is complex."""
+    arguments = chain.from_iterable(node.args for node in distinct_nodes(problem))
+    return any(isinstance(leaf, Leaf) and leaf.is_complex() for leaf in chain(arguments, problem.variables()))
+
+
 def in_real_numbers(problem: cp.Problem) -> tuple[cp.Problem, dict[int, int]]:
-    """The problem with real and imaginary parts of complex variables, and what the ids of these variables stand for:
-    the id of a complex variable, negative for the imaginary part. The problem itself where it has none."""
-    if not any(variable.is_complex() for variable in problem.variables()):
+    """The problem with real and imaginary parts of complex leaves, and what the ids of its variables stand for: the id
+    of a complex variable, negative for the imaginary part. The problem itself where it has no complex leaves."""
+    if not has_complex_leaves(problem):
         return problem, {}
     reduction = _KeptLeaves()
     found, _ = reduction.apply(problem)

@@ -469,3 +469,70 @@ def test_many_variables_of_rows_whose_bounds_are_their_own():
         solver="CLARABEL"
     )
     assert problem.value == pytest.approx(value, rel=1e-5)
+
+
+GROWING = {
+    "exp": cp.exp,
+    "logistic": cp.logistic,
+    "log_sum_exp": lambda n: cp.log_sum_exp(cp.hstack([n, 0])),
+    "square": lambda n: cp.square(n + 1),
+    "cube": lambda n: (n + 1) ** 3,
+    "huber": lambda n: cp.huber(n + 1, 3),
+}
+
+
+@pytest.mark.parametrize("loss", [cp.sum_squares, cp.norm1])
+@pytest.mark.parametrize("name", GROWING)
+def test_functions_of_the_norm_where_no_function_is_optimal(name, loss):
+    """Of multipliers of t ≥ ‖θ‖ above the dual norm that at t = 0 proves most."""
+    X, y = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.0])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(loss(y - theta(X)) + 30 * GROWING[name](ko.norm(theta))))
+    problem.solve()
+    there = float(loss(y).value) + 30 * float(GROWING[name](cp.Constant(0.0)).value)
+    assert problem.status == "optimal" and problem.value == pytest.approx(there, rel=1e-7)
+    assert problem.certificate.lower == pytest.approx(there, rel=1e-6)
+
+
+COMPLEX = {
+    "moduli": lambda e: cp.sum(cp.abs(e + 1j)),
+    "a real part": lambda e: cp.real(cp.vdot(1j * np.ones(4), e)) + cp.norm1(e),
+    "a length": lambda e: cp.norm(cp.conj(e) + 1j * np.arange(4)),
+    "a parameter": lambda e: cp.sum(cp.abs(e + cp.Parameter(complex=True, value=2j))),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_constants_beside_real_predictions(name):
+    X, y = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.0])
+    kernel, w = ko.kernels.Gaussian(sigma=1.0), cp.Variable(4)
+    theta, B = ko.Theta(kernel), np.linalg.cholesky(kernel(X))
+    problem = ko.Problem(cp.Minimize(COMPLEX[name](y - theta(X)) + 0.3 * ko.sum_squares(theta)))
+    problem.solve()
+    by_hand = cp.Problem(cp.Minimize(COMPLEX[name](y - B @ w) + 0.3 * cp.sum_squares(w))).solve(solver="CLARABEL")
+    assert problem.status == "optimal" and problem.value == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_complex_differences_that_vanish():
+    X, y = np.arange(4.0)[:, None], np.array([1.0, -1.0, 2.0, 0.0])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(cp.norm1(y - f)), [cp.abs(f[0] - 1 + 1j * (f[1] - 2)) <= 0])
+    problem.solve()
+    assert problem.status == "optimal" and f.value[:2] == pytest.approx([1, 2], abs=1e-6)
+
+
+UNBOUNDED = {
+    "logistic": lambda f, b: cp.sum(cp.logistic(f)) + b,
+    "exp": lambda f, b: cp.sum(cp.exp(f)) + b,
+    "log_sum_exp": lambda f, b: cp.log_sum_exp(f[:2] - b),
+}
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_a_variable_in_no_function_has_a_cost(name):
+    b, theta = cp.Variable(), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(np.arange(4.0)[:, None])
+    problem = ko.Problem(cp.Minimize(UNBOUNDED[name](f, b) + ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.status == "unbounded"

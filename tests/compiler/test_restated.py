@@ -269,3 +269,57 @@ def test_functions_of_the_norm_within_a_bound_of_0(name):
     alone = cp.Problem(cp.Minimize(cp.norm1(y - b) + cp.square(b)), [b == 0] if name in OF_BOTH else [])
     assert problem.status == "optimal" and problem.value == pytest.approx(alone.solve(solver="CLARABEL"), rel=1e-6)
     assert not np.any(f.value)
+
+
+@pytest.mark.parametrize("M", [0, cp.Parameter(nonneg=True, value=0.0)])
+def test_huber_of_width_zero_bounds_nothing(M):
+    """It is 0 everywhere; its constraint was taken for an equation."""
+    X, y = data()
+    theta = ko.Theta(KERNEL)
+    objective = cp.Minimize(cp.norm1(y - theta(X)) + 0.5 * ko.sum_squares(theta))
+    free, bounded = ko.Problem(objective), ko.Problem(objective, [cp.huber(theta(X)[0] - 5, M) <= 0])
+    assert bounded.solve() == pytest.approx(free.solve(), rel=1e-8)
+    assert bounded.certificate.lower <= free.value * (1 + 1e-12)
+
+
+def test_a_width_that_becomes_zero():
+    X, y = data()
+    theta, M = ko.Theta(KERNEL), cp.Parameter(nonneg=True, value=1.0)
+    objective = cp.Minimize(cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta))
+    problem = ko.Problem(objective, [cp.huber(theta(X)[0] - 5, M) <= 0])
+    problem.solve()
+    assert theta(X).value[0] == pytest.approx(5, abs=1e-6)
+    M.value = 0.0
+    problem.solve()
+    assert problem.status == "optimal" and problem.value == pytest.approx(ko.Problem(objective).solve(), rel=1e-7)
+
+
+BOUNDS = {
+    "squares": lambda f, R: cp.square(f) <= R,
+    "with weights": lambda f, R: cp.multiply(cp.Parameter(6, nonneg=True, value=np.ones(6)), cp.square(f)) <= R,
+    "parameters": lambda f, R: cp.square(f) <= cp.Parameter(6, value=R),
+    "fourth powers": lambda f, R: cp.power(cp.abs(f), 4) <= R**2,
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_some_bounds_are_zero(name):
+    X, y = data(6)
+    R, values = np.array([0.0, 0.1, 0.2, 0.3, 0.0, 0.5]), []
+    for bounded in (BOUNDS[name], lambda f, R: cp.abs(f) <= np.sqrt(R)):
+        theta = ko.Theta(KERNEL)
+        problem = ko.Problem(cp.Minimize(cp.norm1(y - theta(X)) + 0.1 * ko.sum_squares(theta)), [bounded(theta(X), R)])
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "bounded", [ko.sum_squares, lambda theta: ko.norm(theta) ** 2, lambda theta: ko.norm(theta) ** 4]
+)
+def test_powers_are_not_less_than_nothing(bounded):
+    X, y = data()
+    theta = ko.Theta(KERNEL)
+    problem = ko.Problem(cp.Minimize(cp.norm1(y - theta(X))), [bounded(theta) <= -1e-9])
+    problem.solve()
+    assert problem.status == "infeasible"

@@ -93,6 +93,32 @@ def test_sorted_entries_with_weights(name):
     assert all(attempt.solver == "INTERIOR_POINT" for attempt in problem.solver_stats.attempts)
 
 
+SORTED = {
+    "entries": (lambda f, y, c: f - y, lambda w: w),
+    "moduli": (lambda f, y, c: cp.abs(f - y), np.abs),
+    "positive parts": (lambda f, y, c: cp.pos(1 - cp.multiply(c, f)), np.abs),
+    "a maximum with 0": (lambda f, y, c: cp.maximum(0, f - y), lambda w: np.append(0.0, np.abs(w[:24]))),
+}
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("name", SORTED)
+def test_many_sorted_entries_with_weights(name, within):
+    """One function, in the objective and in a bound; beside plain cvxpy, whose form has N² rows."""
+    rng = np.random.default_rng(5)
+    points, y, c, w = rng.normal(size=(25, 2)), rng.normal(size=25), np.sign(rng.normal(size=25)), rng.normal(size=25)
+    (of, weights), kernel, values = SORTED[name], ko.kernels.Gaussian(sigma=1.0), []
+    B, v, theta = np.linalg.cholesky(kernel(points)), cp.Variable(25), ko.Theta(kernel)
+    for make, f, square in ((ko.Problem, theta(points), ko.sum_squares(theta)), (cp.Problem, B @ v, cp.sum_squares(v))):
+        cost = cp.dotsort(of(f, y, c), weights(w))
+        bounded = (cp.sum_squares(f - y) + 0.1 * square, [cost <= 6.0]) if within else (cost + 0.3 * square, [])
+        problem = make(cp.Minimize(bounded[0]), bounded[1])
+        values.append(problem.solve() if make is ko.Problem else problem.solve(solver="CLARABEL"))
+        if make is ko.Problem:
+            assert problem.status == "optimal" and problem.solver_stats.solver_name == "METHOD_OF_MULTIPLIERS"
+    assert values[0] == pytest.approx(values[1], rel=1e-5)
+
+
 def test_the_largest_entries_of_a_matrix_with_values():
     """cvxpy's form of it begins at values where there are some, and fails for a matrix."""
     rng = np.random.default_rng(0)

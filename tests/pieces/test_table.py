@@ -1,5 +1,7 @@
 """Each row of the table of functions, with its formulas written once more."""
 
+from itertools import accumulate
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from check_function import check_function
 from mpmath import mpf
 
 from kernelopt.language.smooth import SmoothLoss
-from kernelopt.pieces import bounds, custom, elementary, extremes, norms, quadratics, ratios, spectral
+from kernelopt.pieces import bounds, by_size, custom, elementary, extremes, norms, quadratics, ratios, spectral
 
 M = 12  # functions, of each row
 RNG = np.random.default_rng(0)
@@ -35,6 +37,12 @@ def total(a, w):
 
 def capped(a, w, k):
     return inside(min(a) >= 0 and max(a) <= w and (k - 1) * w <= sum(a) <= k * w)
+
+
+def majorized(a, w):
+    """Whether the j largest of a add up to at most the j largest of w, for each j; for all of them up to rounding."""
+    sums = list(zip(accumulate(sorted(a, reverse=True)), accumulate(sorted(w, reverse=True)), strict=True))
+    return all(x <= y for x, y in sums[:-1]) and sums[-1][0] <= sums[-1][1] + mpf(10) ** -40 * (1 + abs(sums[-1][1]))
 
 
 def lengths(a, p):
@@ -211,6 +219,27 @@ ROWS = {
         )
         for k in (1.0, 2.0, 2.5)
     },
+    **{
+        f"sorted, {name}": (
+            by_size.Sorted(w), 4, PLAIN,
+            lambda i, s, w=w: sum(mpf(x) * y for x, y in zip(w, sorted([*s, mpf(0)], reverse=True), strict=True)),
+            lambda i, a, c, w=w: inside(majorized([*a, c * sum(map(mpf, w)) - sum(a)], [c * mpf(x) for x in w])),
+        )
+        for name, w in {"rising": (3.0, 2.0, 1.0, 0.5, 0.25), "of any sign": (1.0, 1.0, 0.0, -0.5, -2.0)}.items()
+    },
+    **{
+        f"sorted moduli, {name}": (
+            by_size.SortedSizes(w), 4, PLAIN,
+            lambda i, s, w=w: sum(mpf(x) * y for x, y in zip(w, sorted(map(abs, s), reverse=True), strict=True)),
+            lambda i, a, c, w=w: inside(majorized([abs(x) for x in a], [c * mpf(x) for x in w])),
+        )
+        for name, w in {"rising": (3.0, 2.0, 1.0, 0.5), "with zeros": (1.0, 1.0, 0.0, 0.0)}.items()
+    },
+    "sorted positive parts": (
+        by_size.SortedSizes((3.0, 2.0, 1.0, 0.0), positive=True), 4, PLAIN,
+        lambda i, s: sum(k * y for k, y in enumerate(sorted(max(x, mpf(0)) for x in s))),
+        lambda i, a, c: inside(min(a) >= 0 and majorized(a, [c * x for x in (3, 2, 1, 0)])),
+    ),
     "log-sum-exp": (
         extremes.RowLogSumExp(), 4, PLAIN,
         lambda i, s: mp.log(1 + sum(mp.exp(x) for x in s)), lambda i, a, w: total(a, w),

@@ -133,6 +133,7 @@ INSIDE = {
         ["kernel_selection", "path_table", "quadratic_model", "squares"],
     ],
     "pieces": [
+        ["by_size"],
         ["bounds", "extremes", "form", "ratios", "spectral"],
         ["custom", "moreau", "norms"],
         ["elementary", "quadratics"],
