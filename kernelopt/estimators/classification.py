@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelopt import losses
-from kernelopt.errors import DataError, OptionError
+from kernelopt.errors import DataError, DataTypeError, OptionError
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import Sample, row_weights
 from kernelopt.estimators.scoring import Classifier
@@ -37,8 +37,10 @@ JOINT: dict[str, Loss] = {"multinomial": losses.multinomial, "crammer_singer": l
 def numbered_classes(y: Any, weights: Array) -> tuple[Array, Array]:
     """The classes of rows of positive weight, and for each row the number of its class (−1 for a class without weight).
 
-    Raises ValueError for targets that are not classes, and for fewer than two classes.
+    Raises ValueError for targets that are not classes, and for fewer than two classes; DataTypeError for labels of
+    types without an order.
     """
+    _require_order(y)
     check_classification_targets(y)
     classes = np.unique(y[weights > 0])
     if len(classes) < 2:
@@ -50,6 +52,20 @@ def numbered_classes(y: Any, weights: Array) -> tuple[Array, Array]:
     numbers = np.searchsorted(classes, y)
     found = classes[np.minimum(numbers, len(classes) - 1)] == y
     return classes, np.where(found, numbers, -1)
+
+
+def _require_order(y: Any) -> None:
+    labels = np.asarray(y)
+    if labels.dtype != object:
+        return
+    try:
+        np.sort(labels, axis=None)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in labels.ravel()})
+        raise DataTypeError(
+            f"Expected labels of one type, which can be sorted; got {', '.join(kinds)}. Make them strings, as by "
+            "[str(label) for label in y], and leave out rows without a label."
+        ) from None
 
 
 def _is_weight(w: Any) -> bool:

@@ -161,8 +161,9 @@ def _workers(client: Any) -> dict[str, Any]:
     """What the scheduler knows of each worker, by its address. Raises ClusterError where it can't be asked."""
     try:
         return dict(client.scheduler_info(n_workers=-1)["workers"])
-    except (OSError, RuntimeError) as error:
-        raise ClusterError(f"Expected a scheduler that answers; got {error}. Connect a new client.") from error
+    except (OSError, RuntimeError, KeyError) as error:  # a closed client knows of nothing
+        got = "a closed client" if isinstance(error, KeyError) else error
+        raise ClusterError(f"Expected a scheduler that answers; got {got}. Connect a new client.") from error
 
 
 def is_client(value: Any) -> bool:

@@ -32,7 +32,8 @@ ANSWERED = 1e-6
 DEPENDENT = 1e-9
 MANY = 1500  # dependent rows up to which all their dependencies are found: 1 s
 SOME = 3  # random dependencies that stand for all of them where rows are more
-NEGLIGIBLE = 1e-9  # relative to the largest: entries of dependencies that are rounding
+NEGLIGIBLE = 1e-9  # relative to the largest: entries of a random dependency that are rounding
+EXACT = 1e-13  # the same of an orthonormal basis of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,12 @@ def dependencies(system: System, some: Ints) -> tuple[Array, bool]:
     none = np.concatenate([values, np.zeros(len(rows) - len(values))]) <= DEPENDENT
     N = np.zeros((count, int(none.sum())))
     N[rows] = U[:, none] / sizes[:, None]
-    return (np.asarray(np.linalg.qr(N)[0]) if N.shape[1] else N), True
+    return (_without_rounding(np.linalg.qr(N)[0]) if N.shape[1] else N), True
+
+
+def _without_rounding(N: Array) -> Array:
+    """N with zeros where it has rounding: what a parameter adds along these entries would be all that it adds."""
+    return np.where(np.abs(N) > EXACT * np.abs(N).max(axis=0), N, 0.0)
 
 
 def _unanswered(system: System, some: Ints, rng: np.random.Generator) -> Array | None:

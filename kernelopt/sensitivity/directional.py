@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from clarabel import SolverStatus
-from scipy.optimize import linprog
+from scipy.optimize import linprog, nnls
 
 from kernelopt.compiler.conic_form import Cones
 from kernelopt.solvers.cone_program import answered
@@ -27,6 +27,8 @@ from kernelopt.support.types import Array, Bools
 # Relative to the largest: multipliers of the inner problem above this are positive. HiGHS's answers are exact to 1e-9
 # in problems of unit size as these are.
 POSITIVE = 1e-7
+EXACT = 1e-12  # relative to the largest: eigenvalues of M that are rounding
+STIFF = 1e6  # weight of equations among squares of size 1, whose errors are its squares' inverse
 
 
 class Side(NamedTuple):
@@ -90,10 +92,36 @@ def _relaxed(M: Array, eta: Array, C: Array, c: Array) -> tuple[Array, Array]:
     exact = np.linalg.lstsq(K, np.concatenate([-eta[some] / (stiff * unit), -c / unit]), rcond=None)[0]
     tau = np.zeros(d)
     tau[some] = exact[: len(some)]
-    good = np.abs(tau - x).max() <= POSITIVE**0.5 * max(1.0, float(np.abs(x).max()))
+    size = POSITIVE**0.5 * max(1.0, float(np.abs(x).max()))
+    good = np.abs(tau - x).max() <= size and tau.min() >= -POSITIVE * size
+    if not good:  # entries and multipliers that are both 0 are found to half of the digits
+        found = _by_active_sets(M / stiff, eta / (stiff * unit), C, c / unit)
+        good = found is not None and _is_no_worse(found, x, M / stiff, eta / (stiff * unit), C, c / unit)
+        tau = found if good and found is not None else tau
     may = np.flatnonzero(z <= POSITIVE**0.5 * max(1.0, float(z.max())))  # be positive
     _, values, right = np.linalg.svd(np.vstack([M[:, may] / stiff, C[:, may]]))
     rank = int(np.sum(values > POSITIVE * max(1.0, float(values.max(initial=0.0)))))
     loose = np.zeros((d, len(may) - rank))
     loose[may] = right[rank:].T
     return unit * np.maximum(tau if good else x, 0.0), loose
+
+
+def _by_active_sets(M: Array, eta: Array, C: Array, c: Array) -> Array | None:
+    """argmin ½τᵀMτ + ηᵀτ, Cτ = −c, τ ≥ 0 as ½‖Lτ − r‖² with M = LᵀL and η = −Lᵀr; None where there is no such r."""
+    values, V = np.linalg.eigh(M)
+    some = values > EXACT * max(1.0, float(values.max(initial=0.0)))
+    root, V = np.sqrt(values[some]), V[:, some]
+    if np.linalg.norm(eta - V @ (V.T @ eta)) > POSITIVE * np.linalg.norm(eta):
+        return None
+    rows, right = np.vstack([root[:, None] * V.T, STIFF * C]), np.concatenate([-(V.T @ eta) / root, -STIFF * c])
+    try:
+        return np.asarray(nnls(rows, right)[0])
+    except RuntimeError:  # too many steps
+        return None
+
+
+def _is_no_worse(new: Array, old: Array, M: Array, eta: Array, C: Array, c: Array) -> bool:  # noqa: PLR0917
+    """Whether ½τᵀMτ + ηᵀτ is as small, and Cτ = −c holds as well, up to roughness: minimizers need not be unique."""
+    values = [float(0.5 * tau @ M @ tau + eta @ tau) for tau in (new, old)]
+    apart = float(np.abs(C @ new + c).max(initial=0.0))
+    return values[0] <= values[1] + POSITIVE * (1 + abs(values[1])) and apart <= POSITIVE * (1 + np.abs(new).max())

@@ -275,14 +275,24 @@ def _linearized(
     told = function(values.copy())
     if not isinstance(told, (tuple, list)) or len(told) != 2:
         raise DataError(f"Expected the criterion to return (value, gradient); got {shown(told)}.")
-    value, slope = told[0], np.asarray(told[1], dtype=float)
-    if np.ndim(value) != 0 or not np.isfinite(value) or slope.shape != at.shape or not np.isfinite(slope).all():
+    value, slope = (_real(part) for part in told)
+    if value is None or value.ndim or slope is None or slope.shape != at.shape:
+        got = shown(told[1]) if slope is None else f"an array of shape {slope.shape}"
         raise DataError(
-            f"Expected the criterion to return a number and its gradient, of shape {at.shape}, both finite; got "
-            f"{value!r} and an array of shape {slope.shape}."
+            f"Expected the criterion to return a number and its gradient, of shape {at.shape}, both real and finite; "
+            f"got {shown(told[0])} and {got}."
         )
     cut = criterion_of(cp.sum(cp.multiply(slope, at)), problem.thetas(), problem.variables())
     return float(value), cut
+
+
+def _real(told: Any) -> Array | None:
+    """Finite real numbers as an array; None for anything else."""
+    try:
+        found = np.asarray(told)
+    except ValueError:  # a ragged list
+        return None
+    return np.asarray(found, dtype=float) if found.dtype.kind in "biuf" and np.isfinite(found).all() else None
 
 
 def _values(problem: Statement, found: Optimum, at: cp.Expression) -> Array:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.errors import DataError, KernelError, OptionError
+from kernelopt.errors import DataError, DataTypeError, KernelError, OptionError
 
 X = np.linspace(0, 1, 40)[:, None]
 HALVES = np.repeat([0, 1], 20)
@@ -32,6 +32,15 @@ def test_class_weights_that_are_no_weights(weights):
 def test_class_weights_that_leave_no_row(weights, rows):
     with pytest.raises(DataError, match="got no row"):
         E.KernelClassifier(class_weight=weights).fit(X, HALVES, sample_weight=None if rows is None else 1.0 * rows)
+
+
+@pytest.mark.parametrize("labels", [["a", 1], ["a", None], [(1,), 2]])
+@pytest.mark.parametrize("model", [E.KernelClassifier(), E.KernelClassifier("multinomial"), E.KernelPerceptron()])
+def test_labels_without_an_order(model, labels):
+    y = np.empty(40, dtype=object)
+    y[:20], y[20:] = ([label] * 20 for label in labels)
+    with pytest.raises(DataTypeError, match="Expected labels of one type"):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize("rows", [np.arange(50), np.array([-1, 3])])

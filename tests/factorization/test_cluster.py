@@ -57,6 +57,13 @@ def test_no_worker_comes(monkeypatch, alone):
     assert clock.readings < 30 and problem.status is None and theta.value is None
 
 
+def test_a_client_that_is_closed(alone):
+    _, problem = stated()
+    alone.close()
+    with pytest.raises(ClusterError, match="got a closed client"):
+        problem.solve(backend=alone)
+
+
 @pytest.mark.slow
 def test_the_limit_comes_before_any_worker(monkeypatch, alone):
     theta, problem = stated()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.errors import KernelOptError
+from kernelopt.errors import DataError, KernelOptError
 
 KERNEL = ko.kernels.Gaussian(sigma=1.0)
 
@@ -635,3 +635,58 @@ def test_a_semidefinite_bound_that_is_hardly_active(shape, seed):
     assert of_value.is_differentiable and of_value[bound] == pytest.approx(0, abs=1e-10)
     found = ko.gradient(problem, total, [bound])
     assert not found.is_differentiable and found.one_sided[bound] is None
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_sides_where_active_rows_depend_on_each_other(number):
+    """Rows that force θ₁ = 0 beside one that is about to bind: rounding of their dependencies is no effect of a.
+
+    The value has the same slope on both sides, and the last prediction is linear on one side and 0 on the other.
+    """
+    rng = np.random.default_rng(number)
+    first = np.array([2.0, -2.0, 1.0, -3.0])[: int(rng.integers(2, 5))]
+    k, x, y, e = len(first), float(rng.integers(1, 3)), rng.normal(size=len(first)), rng.integers(-1, 2, len(first))
+    X = np.vstack([np.c_[first, np.zeros(k)], [[0.0, x]]])
+    theta, a = ko.Theta(ko.kernels.Linear()), cp.Parameter(value=0.0, name="a")
+    f, moved = theta(X), np.append(e, 1.0)
+    loss = cp.sum_squares(f - np.append(y, 0.0) - a * moved)
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)), [f <= 0])
+    problem.solve(tol=1e-9)
+    last, value = ko.gradient(problem, f[-1], [a]), ko.gradient(problem, problem.objective, [a])
+    assert last.one_sided[a] == pytest.approx((x**2 / (x**2 + 1), 0.0), abs=1e-6)
+    sides = value.one_sided[a]
+    assert sides is None or sides == pytest.approx((2 * y @ e, 2 * y @ e), abs=1e-6)
+    assert float(value[a]) == pytest.approx(2 * y @ e, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e-3])
+def test_sides_whose_slacks_and_multipliers_are_both_zero(scale):
+    """An interior point finds such slacks to half of the digits."""
+    X, y = np.array([[0.0, -1.0], [2.0, 0.0], [0.0, -1.0], [-1.0, 2.0]]), np.array([-1.0, -2.0, 2.0, -2.0])
+    theta, b, a = ko.Theta(KERNEL), cp.Variable(), cp.Parameter(value=-scale, name="a")
+    f = theta(X) + b
+    loss = 2 * cp.sum_largest(cp.abs(f - scale * y - a * np.array([1.0, 0.0, 0.0, 0.0])), 2)
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) / scale + 0.5 * cp.square(b) / scale))
+    problem.solve(tol=1e-9)
+    for criterion in (f[0], b + 0):
+        left, _ = ko.gradient(problem, criterion, [a]).one_sided[a]
+        assert abs(left) <= 1e-9
+
+
+RETURNED = {
+    "a string": lambda f: ("a", f),
+    "a complex value": lambda f: (1j, f),
+    "a complex slope": lambda f: (1.0, f * (1 + 5j)),
+    "a slope of strings": lambda f: (1.0, "a"),
+    "a ragged slope": lambda f: (1.0, [[1], [1, 2]]),
+    "no value": lambda f: (None, f),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_functions_that_return_no_real_numbers(name):
+    _, X, y, theta, lam = data(0)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+    problem.solve()
+    with pytest.raises(DataError, match="to return a number and its gradient"):
+        ko.gradient(problem, RETURNED[name], [lam], at=theta(X))
