@@ -162,7 +162,7 @@ def multipliers(problem: RowProblem, pieces: Pieces, found: RowPoint) -> Array:
     a = found.point.a.copy()
     a[problem.apart] = 0.0
     for level in problem.levels:
-        a[level.below] = level.multipliers(a)
+        a[level.below] = level.multipliers(found.point.a)
     for one in problem.lengths:
         if one.bound >= 0:
             size = float(np.linalg.norm(found.b[one.columns]))

@@ -3,7 +3,7 @@
 A bound on one function of one row, wh(s) ≤ c with c a number, becomes a set in which s lies: a ball, or an interval.
 The method projects on it, where a function within a constraint takes a root for its multiplier in each step, and more
 rounds. With a the multipliers of s, that of the bound is ‖a‖/(wφ′) at the end of the set, for h = φ of a length or of
-one number.
+one number. A bound ω‖s‖ ≤ −r beside another number r becomes a cone in which (r, s) lies; its multiplier is that of r.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.level_sets import MANY
-from kernelopt.pieces.bounds import Ball, Between
+from kernelopt.pieces.bounds import Ball, BelowNorm, Between
 from kernelopt.pieces.extremes import SumOfLargest
 from kernelopt.pieces.form import Group, Pieces
 from kernelopt.pieces.function import Family
@@ -93,7 +93,7 @@ class Level(NamedTuple):
 def functions_of(pieces: Pieces, of_t: Array) -> tuple[tuple[RowFunctions, ...], tuple[Level, ...]] | str:
     """The functions of all rows but those of t alone, and bounds that are sets; or why there are none, as a phrase."""
     found, levels = list[RowFunctions](), list[Level]()
-    counts = _counts(pieces)
+    counts, members = _counts(pieces), _members(pieces)
     for group in pieces.groups:
         kept = np.flatnonzero(~of_t[group.rows[:, 0]])
         if not len(kept):
@@ -103,8 +103,11 @@ def functions_of(pieces: Pieces, of_t: Array) -> tuple[tuple[RowFunctions, ...],
             return "needs functions that stand in one constraint each"
         for part in _with_sums(made, counts):
             parts, level = _as_sets(part, pieces, counts)
-            found += parts
             levels += level
+            for left in parts:
+                parts, level = _as_cones(left, pieces, members)
+                found += parts
+                levels += level
     for kind, k in sorted({(cone.kind, len(cone.rows)) for cone in pieces.cones}):
         same = [cone for cone in pieces.cones if (cone.kind, len(cone.rows)) == (kind, k)]
         family = SecondOrderCone() if kind == "soc" else Semidefinite(int(same[0].extra))
@@ -140,6 +143,14 @@ def _counts(pieces: Pieces) -> Array:
         W = group.weights
         counts += np.bincount(W.indices[W.data != 0], minlength=1 + len(counts))[1:]
     return counts
+
+
+def _members(pieces: Pieces) -> Array:
+    """How many functions stand in each row below."""
+    found = np.zeros(1 + len(pieces.below))
+    for group in pieces.groups:
+        found += np.bincount(group.weights.indices[group.weights.data != 0], minlength=len(found))
+    return found[1:]
 
 
 def _with_sums(f: RowFunctions, counts: Array) -> list[RowFunctions]:
@@ -196,6 +207,35 @@ def _as_sets(f: RowFunctions, pieces: Pieces, counts: Array) -> tuple[list[RowFu
     one = RowFunctions(family, f.rows[at], np.ones(len(at)), none, np.zeros(len(at)), hard=True)
     left = [] if able.all() else [f.take(np.flatnonzero(~able))]
     return [*left, one], [Level(below, f.rows[at], slopes, order)]
+
+
+def _as_cones(f: RowFunctions, pieces: Pieces, members: Array) -> tuple[list[RowFunctions], list[Level]]:
+    """The functions that are left, and cones of norms that are alone in their row, with the bounds they stand for."""
+    if f.hard or f.is_smooth or not f.is_nested:
+        return [f], []
+    able = (f.inside >= 0) & (f.weight == 0) & (f.share > 0)
+    able[able] = members[f.inside[able]] == 1
+    factor = _steepness_of_norms(f.family, f.share)
+    at = np.flatnonzero(able & (factor > 0))
+    if not len(at):
+        return [f], []
+    below = pieces.below[f.inside[at]][:, None]
+    rows, none = np.hstack([below, f.rows[at]]), np.full(len(at), -1)
+    one = RowFunctions(BelowNorm(factor[at]), rows, np.ones(len(at)), none, np.zeros(len(at)), hard=True)
+    rest = np.setdiff1d(np.arange(len(able)), at)
+    left = [f.take(rest)] if len(rest) else []
+    return [*left, one], [Level(below[:, 0], below, (np.ones(len(at)), np.ones(len(at))), 2.0)]
+
+
+def _steepness_of_norms(family: Family, share: Array) -> Array:
+    """ω of functions ω‖s‖ with their share, 0 for other ones."""
+    if isinstance(family, RowNorm) and family.p == 2:
+        return share
+    if not isinstance(family, Radial) or family.shape.knots.shape[1] != 1:
+        return np.zeros(len(share))
+    (first, second), at_zero = (family.shape.coefficients[:, side] for side in (0, 1)), family.shape.knots[:, 0] == 0
+    plain = at_zero & ~first.any(axis=1) & ~second[:, [0, 2]].any(axis=1)
+    return np.asarray(share * np.where(plain, second[:, 1], 0.0))
 
 
 class _Ends(NamedTuple):

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.factorization import Factor
 from kernelopt.language.expressions import Theta
-from kernelopt.pieces.bounds import Ball
+from kernelopt.pieces.bounds import Ball, BelowNorm
 from kernelopt.pieces.form import Pieces
 from kernelopt.pieces.quadratics import Piecewise
 from kernelopt.solvers.row_functions import MARGIN, Level, RowFunctions, functions_of
@@ -157,8 +157,7 @@ class RowProblem:
         """Whether the multiplier of a row is an unknown: not for arguments of smooth functions, nor for rows apart."""
         found = ~self.apart
         for f in self.functions:
-            if f.is_smooth:
-                found[f.rows] = False
+            found[f.rows] = not f.is_smooth
         return found
 
     def predictions(self, v: Array) -> Array:
@@ -293,7 +292,9 @@ def _margins(problem: RowProblem, pieces: Pieces) -> Array:
     rows = problem.below[problem.nested]
     found[rows] = MARGIN * sizes[rows] * stated[rows]
     for f in problem.functions:
-        if f.hard and len(f.family.heads):
+        if isinstance(f.family, BelowNorm):
+            found[f.rows[:, 0]] += MARGIN * sizes[f.rows[:, 0]] * stated[f.rows[:, 0]]
+        elif f.hard and len(f.family.heads):
             heads = f.rows[:, f.family.heads]
             found[heads] -= MARGIN * sizes[heads].max(axis=1, keepdims=True) * stated[heads]
     return found

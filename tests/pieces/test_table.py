@@ -9,7 +9,17 @@ from check_function import check_function
 from mpmath import mpf
 
 from kernelopt.language.smooth import SmoothLoss
-from kernelopt.pieces import bounds, by_size, custom, elementary, extremes, norms, quadratics, ratios, spectral
+from kernelopt.pieces import (
+    bounds,
+    by_size,
+    custom,
+    elementary,
+    extremes,
+    norms,
+    quadratics,
+    ratios,
+    spectral,
+)
 
 M = 12  # functions, of each row
 RNG = np.random.default_rng(0)
@@ -203,6 +213,12 @@ ROWS = {
         )
         for p in (1.0, 1.5, 2.0, 3.0, np.inf)
     },
+    "below a norm": (
+        bounds.BelowNorm(RADII), 4,
+        lambda s: np.column_stack([-1.1 * RADII * np.linalg.norm(s[:, 1:], axis=1), s[:, 1:]]),
+        lambda i, s: inside(s[0] + mpf(RADII[i]) * lengths(s[1:], 2) <= NEARLY * lengths(s, 2)),
+        lambda i, a, w: inside(lengths(a[1:], 2) <= mpf(RADII[i]) * a[0]),
+    ),
     "interval": (
         bounds.Between(-RADII, 2 * RADII), 1, lambda s: np.clip(s, -RADII[:, None], RADII[:, None]),
         lambda i, s: inside(-RADII[i] * (1 + NEARLY) <= s[0] <= 2 * RADII[i] * (1 + NEARLY)),

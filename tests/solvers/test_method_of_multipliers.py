@@ -242,6 +242,28 @@ def rows_in_intervals(E):
     ]  # fmt: skip
 
 
+@stated
+def the_largest_of_norms_of_rows(E):
+    theta, F = E.theta(3)
+    lengths = cp.norm(Y - F - np.ones((N, 1)) @ cp.Variable((1, 3)), 2, axis=1)
+    return cp.sum_largest(lengths, 5) / 5 + 0.02 * E.square(theta), []
+
+
+@stated
+def norms_of_rows_beside_a_variable(E):
+    theta, F = E.theta(3)
+    u, t = cp.Variable(N), cp.Variable()
+    rows = [cp.norm(Y - F, 2, axis=1) <= u, 2 * cp.norm(F[:4], 2, axis=1) + F[4:8, 0] <= 1 + 3 * t]
+    return t + cp.sum(cp.pos(u - t)) / 5 + 0.02 * E.square(theta), rows
+
+
+@stated
+def the_length_of_residuals_beside_a_variable(E):
+    theta, f = E.theta()
+    t = cp.Variable()
+    return cp.square(t) + cp.sum(cp.abs(y - f)) / 9 + 0.1 * E.square(theta), [cp.norm(y - f) <= t]
+
+
 def by_hand(name):
     objective, constraints = STATED[name](ByHand())
     problem = cp.Problem(cp.Minimize(objective), constraints)
