@@ -225,8 +225,8 @@ def huber(y: Any, f: Any, M: Any = 1.0) -> cp.Expression:
     >>> ko.losses.huber([1.0, 2.0], cp.Constant([1.5, 5.0]), M=1.0).value
     array([0.25, 5.  ])
     """
-    _check_number(M, "M", "a number > 0", lambda value: value > 0)
-    return cp.huber(_residual(y, f), M)
+    _check_height(M)
+    return _noted(cp.huber(_residual(y, f), M), M, "heights")
 
 
 def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
@@ -251,7 +251,7 @@ def pinball(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     array([0.9, 0.1])
     """
     r, levels = _levelled(y, f, tau)
-    return cp.maximum(cp.multiply(levels, r), cp.multiply(levels - 1, r))
+    return _noted(cp.maximum(cp.multiply(levels, r), cp.multiply(levels - 1, r)), tau, "levels")
 
 
 def expectile(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
@@ -276,6 +276,12 @@ def expectile(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     >>> ko.losses.expectile([1.0, 2.0], cp.Constant([0.0, 4.0]), tau=0.9).value.round(12)
     array([0.9, 0.4])
     """
+    if isinstance(tau, cp.Expression) and tau.parameters():
+        raise DataError(
+            "Expected tau as numbers, since 1 − tau of a parameter has no sign that cvxpy knows; got an expression "
+            f"with the parameter {tau.parameters()[0].name()}. Write cp.multiply(up, cp.square(cp.pos(y - f))) + "
+            "cp.multiply(down, cp.square(cp.neg(y - f))) with up and down as parameters ≥ 0."
+        )
     r, levels = _levelled(y, f, tau)
     return cp.multiply(levels, cp.square(cp.pos(r))) + cp.multiply(1 - levels, cp.square(cp.neg(r)))
 
@@ -363,8 +369,8 @@ def epsilon_insensitive(y: Any, f: Any, epsilon: Any = 0.1) -> cp.Expression:
     >>> ko.losses.epsilon_insensitive([1.0, 2.0], cp.Constant([1.5, 5.0]), epsilon=1.0).value
     array([0., 2.])
     """
-    _check_number(epsilon, "epsilon", "a number ≥ 0", lambda value: value >= 0)
-    return cp.pos(cp.abs(_residual(y, f)) - epsilon)
+    _check_width(epsilon)
+    return _noted(cp.pos(cp.abs(_residual(y, f)) - epsilon), epsilon, "widths")
 
 
 def poisson(y: Any, f: Any) -> cp.Expression:
@@ -541,6 +547,10 @@ def _levelled(y: Any, f: Any, tau: Any) -> tuple[cp.Expression, Any]:
         if column.value is not None:
             check_finite(column.value, "y")
     r = _residual(y, f)
+    if several and isinstance(tau, cp.Expression) and tau.parameters():
+        if tau.value is not None:
+            _check_levels(tau)
+        return r, np.ones((r.shape[0], 1)) @ cp.reshape(tau, (1, tau.size), order="C")
     if several:
         values = tau.value if isinstance(tau, cp.Expression) else tau
         levels = np.broadcast_to(real_array(values, "tau"), r.shape)
@@ -569,8 +579,13 @@ def check_parameters(nodes: Iterable[Any]) -> None:
 def _checked(node: cp.Expression, y: cp.Expression, role: str) -> cp.Expression:
     """The node, after a check of y. A cp.Parameter y is recorded on the node, and checked again before each solve."""
     CHECKS[role](y)
-    if isinstance(y, cp.Parameter):
-        setattr(node, CHECKED, ((y, role),))
+    return _noted(node, y, role)
+
+
+def _noted(node: cp.Expression, data: Any, role: str) -> cp.Expression:
+    """The node, on which data with parameters are recorded, to be checked before each solve."""
+    if isinstance(data, cp.Expression) and data.parameters():
+        setattr(node, CHECKED, ((data, role),))
     return node
 
 
@@ -596,7 +611,26 @@ def _check_counts(y: cp.Expression) -> None:
         raise DataError(f"Expected counts y ≥ 0; got {float(np.min(y.value)):g} at {int(np.argmin(y.value))}.")
 
 
-CHECKS: dict[str, Callable[[cp.Expression], None]] = {"labels": _check_labels, "counts": _check_counts}
+def _check_levels(tau: cp.Expression) -> None:
+    """Between 0 and 1."""
+    inside = lambda value: np.min(value) > 0 and np.max(value) < 1  # noqa: E731
+    _check_number(tau, "tau", "between 0 and 1", inside, tau.shape, _percent)
+
+
+def _check_height(M: Any) -> None:
+    """M > 0."""
+    _check_number(M, "M", "a number > 0", lambda value: value > 0)
+
+
+def _check_width(epsilon: Any) -> None:
+    """ε ≥ 0."""
+    _check_number(epsilon, "epsilon", "a number ≥ 0", lambda value: value >= 0)
+
+
+CHECKS: dict[str, Callable[[cp.Expression], None]] = {
+    "labels": _check_labels, "counts": _check_counts, "levels": _check_levels, "heights": _check_height,
+    "widths": _check_width,
+}  # fmt: skip
 
 
 def _check_number(  # noqa: PLR0917

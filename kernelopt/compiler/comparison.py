@@ -104,10 +104,19 @@ def _differ(problem: cp.Problem, pieces: Pieces, largest: float = 0.0) -> tuple[
 
 
 def _largest(problem: cp.Problem) -> float:
-    """The largest number within the stated expressions."""
-    values = [flat(node.value) for node in nodes_of(problem) if node.value is not None]
+    """The largest number within the stated expressions, sums of terms of quadratic forms included."""
+    nodes = [node for node in nodes_of(problem) if node.value is not None]
+    values = [flat(node.value) for node in nodes] + [
+        _terms(node) for node in nodes if type(node).__name__ == "QuadForm"
+    ]
     sizes = np.abs(np.concatenate([np.zeros(1), *values]))
     return float(sizes.max(where=np.isfinite(sizes), initial=0.0))
+
+
+def _terms(form: Any) -> Array:
+    """|x|ᵀ|P||x|, of which xᵀPx may be what rounding leaves."""
+    x, P = np.abs(flat(form.args[0].value)), abs(form.args[1].value)
+    return np.asarray([x @ (P @ x)])
 
 
 def _rounding(pieces: Pieces, x: Array, largest: float) -> Array:

@@ -240,6 +240,11 @@ def _instead(form: CanonicalForm, constraint: Any, chain: _Chain) -> list[Any]:
             zeros = None  # θ comes back with other values, for which the multipliers at θ = 0 are a proof
         return [chain.x <= 0] if zeros is None and chain.curved else zeros or [constraint]
     level, at_zero = chain.slope * chain.r * (1 + ROOM), chain.r == 0
+    equations = _of_rows(form, chain.x, at_zero) if at_zero.any() else None
+    if equations is not None:
+        rest = np.flatnonzero(~at_zero)
+        rows = cp.multiply(chain.slope[rest], chain.x[rest]) <= level[rest]
+        return [*equations, rows]
     if not chain.curved or not np.all(at_zero | ((chain.slope > 0) & np.isfinite(level) & (level > 0))):
         return [constraint]
     if at_zero.any():  # some rows are equations, which have no multipliers
@@ -283,6 +288,20 @@ def _zeros(form: CanonicalForm, x: Any) -> list[Any] | None:
 def _widths(x: Any) -> list[Any]:
     """M of cp.huber, which is 0 everywhere for M = 0."""
     return [x.M] if isinstance(x, cp.huber) else []
+
+
+def _of_rows(form: CanonicalForm, x: Any, at_zero: Array) -> list[Any] | None:
+    """Equations of the entries of x that are 0, for complex moduli and largest moduli of rows, of which solvers find
+    no interior; None for other x."""
+    e = x.args[0] if isinstance(x, (cp.abs, cp.norm_inf)) and x.ndim == 1 else None
+    if e is None or not e.is_affine() or not _is_stated(form, e):
+        return None
+    zeros = np.flatnonzero(at_zero)
+    if isinstance(x, cp.abs):
+        return [e[zeros] == 0] if e.is_complex() else None
+    if e.ndim != 2 or x.axis not in (0, 1):
+        return None
+    return [(e[:, zeros] if x.axis == 0 else e[zeros, :]) == 0]
 
 
 def _is_stated(form: CanonicalForm, e: Any) -> bool:

@@ -237,8 +237,10 @@ class Convex(Work):
             # Where θ has no norm, our engines end far from an infimum that is not attained; a cone solver gets near.
             ours = shape.free and answer.stats.solver_name in OURS
             if not ours and diagnosis.is_receding(task, task.data, point):
-                falls = diagnosis.has_ray(task, task.data)  # a cost may fall along the direction, too
-                self.status = Status.UNBOUNDED if falls else Status.NOT_ATTAINED
+                if diagnosis.has_ray(task, task.data):  # a cost may fall along the direction, too
+                    self.status = Status.UNBOUNDED
+                elif isfinite(-found.upper if found.maximize else found.lower):  # and may do so ever more slowly
+                    self.status = Status.NOT_ATTAINED
             candidate, gap = replace(candidate, gap=found.absolute_gap, closed=closed), found.relative_gap
         if feasible and (self.best is None or candidate.gap < self.best.gap):
             self.best = candidate

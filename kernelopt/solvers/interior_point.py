@@ -44,8 +44,9 @@ FREE = 1e-10
 # Consecutive iterations without a better merit after which the method ends: rounding keeps the gap open, however small
 # μ becomes. Hard problems take 35 iterations in all.
 STALLED = 15
-# The same while equations do not hold: full steps make them hold wherever some θ in the factor's span meets them.
-UNMET = 4
+# The same while equations do not hold, nor their violation falls to that share: full steps make them hold wherever some
+# θ in the factor's span meets them; those that a domain cuts short do so in time.
+UNMET, FALLS = 4, 0.95
 BACKTRACKS = 30  # halvings of a step that leaves a domain: down to 2⁻³⁰ ≈ 1e-9 of it
 # Largest distance of a warm start's multiplier from the finite end of its box, in units of its last value or of a
 # typical one. For k near 0 the central path has it far out, where it would spoil the next steps.
@@ -229,7 +230,8 @@ class _Method:
         of_losses = sizes[(self.has_low & self.has_high) | (self.free & (self.p.rho > 0))]
         if np.any(of_losses > 0):
             return float(np.median(of_losses[of_losses > 0]))
-        largest = float(sizes.max(initial=0.0)) or 1.0
+        entries = np.asarray(abs(self.p.E).sum(axis=1)).ravel()[self.p.of]  # of means and sums of predictions
+        largest = float((sizes / np.maximum(entries, 1.0)).max(initial=0.0)) or 1.0
         return max(largest, 1.0) if self.p.smooth else largest
 
     @cached_property
@@ -286,7 +288,7 @@ class _Method:
 
     def run(self, watch: Watch, coarse: bool = False) -> tuple[Point, bool]:
         """The best iterate, and whether the watch calls it good enough."""
-        rank, best, short, since = self.p.rank, self._judged(), 0, 0
+        rank, best, short, since, least, still = self.p.rank, self._judged(), 0, 0, np.inf, 0
         has_equations = bool(np.any(self.free & (self.p.rho == 0)))
         try:
             for _ in range(MOST):
@@ -298,11 +300,14 @@ class _Method:
                 point = self._judged()
                 if not np.isfinite(point.x).all():
                     break
-                since += 1
+                since, still = since + 1, still + 1
                 if self.merit(point) < self.merit(best):
                     best, since = point, 0
+                if point.violation < FALLS * least:
+                    least, still = point.violation, 0
                 unmet = has_equations and best.violation > FEASIBLE * watch.unit
-                if since and (length < TINY or short >= STUCK or since >= (UNMET if unmet else STALLED)):
+                is_stuck = since >= STALLED or (unmet and min(since, still) >= UNMET)
+                if since and (length < TINY or short >= STUCK or is_stuck):
                     break
         except (OutOfTimeError, KeyboardInterrupt) as stop:
             return replace(best, stopped=stop), False

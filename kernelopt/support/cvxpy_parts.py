@@ -112,12 +112,15 @@ def require_setup_within(seconds: float, entries: int, sides: Iterable[int]) -> 
 def jacobians(expression: cp.Expression) -> dict[int, Any]:
     """∂(expression)/∂(variable), (entries of the variable, entries of the expression), by the variables' ids.
 
-    Empty for an expression that is neither convex nor concave by cvxpy's rules: its own derivatives of quotients and
-    products of two varying factors are wrong, or end the process. Variables are left out by which cvxpy knows no
-    derivative, and all of them outside of the domain, or where cvxpy's derivative of an atom fails by itself.
+    Of complex expressions their sizes. Empty for an expression that is neither convex nor concave by cvxpy's rules: its
+    own derivatives of quotients and products of two varying factors are wrong, or end the process. Variables are left
+    out by which cvxpy knows no derivative, and all of them outside of the domain, or where cvxpy's derivative of an
+    atom fails by itself.
     """
     if not expression.is_dcp():
         return {}
+    if expression.is_complex():
+        return _of_complex(expression)
     try:
         found = expression.grad
     except (NotImplementedError, ValueError, TypeError, AttributeError):  # as that of a support function of entries
@@ -126,6 +129,18 @@ def jacobians(expression: cp.Expression) -> dict[int, Any]:
         v.id: g if sp.issparse(g) else np.reshape(g, (v.size, expression.size)) for v, g in found.items()
         if g is not None
     }  # fmt: skip
+
+
+def _of_complex(expression: cp.Expression) -> dict[int, Any]:
+    """|∂(real part)| + |∂(imaginary part)| by real variables of an affine expression, of which cvxpy knows none."""
+    if not expression.is_affine() or any(v.is_complex() for v in expression.variables()):
+        return {}
+    problem, _ = in_real_numbers(cp.Problem(cp.Minimize(0), [expression == 0]))
+    found = dict[int, Any]()
+    for part in problem.constraints:
+        for i, g in jacobians(part.args[0]).items():
+            found[i] = abs(g) + (found[i] if i in found else 0.0 * abs(g))
+    return found
 
 
 def forget(node: Any) -> None:

@@ -216,3 +216,16 @@ def test_a_system_that_breaks_down_leaves_the_problem_to_others(monkeypatch):
     first, *_ = problem.solver_stats.attempts
     assert problem.status == "optimal" and first.claimed == "failed"
     assert problem.solver_stats.solver_name == "CLARABEL"
+
+
+def test_steps_that_a_domain_cuts_short_meet_equations_in_time():
+    """Entropies of rows that add up to 1, beside a sum of many: a typical prediction is a mean, not that sum."""
+    rng = np.random.default_rng(1)
+    points, targets = rng.normal(size=(150, 5)), rng.normal(size=(150, 4))
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0), outputs=4)
+    G = theta(points) + np.ones((150, 1)) @ cp.Variable((1, 4))
+    loss = -cp.sum(cp.multiply(targets, G)) - cp.sum(cp.entr(G))
+    rows = [cp.sum(G, axis=1) == 1, cp.sum(G, axis=0) <= 45]
+    problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)), rows)
+    problem.solve(solver="INTERIOR_POINT")
+    assert problem.status == "optimal" and problem.solver_stats.num_iters <= 30
