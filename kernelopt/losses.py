@@ -276,13 +276,13 @@ def expectile(y: Any, f: Any, tau: Any = 0.5) -> cp.Expression:
     >>> ko.losses.expectile([1.0, 2.0], cp.Constant([0.0, 4.0]), tau=0.9).value.round(12)
     array([0.9, 0.4])
     """
+    r, levels = _levelled(y, f, tau)
     if isinstance(tau, cp.Expression) and tau.parameters():
         raise DataError(
             "Expected tau as numbers, since 1 − tau of a parameter has no sign that cvxpy knows; got an expression "
             f"with the parameter {tau.parameters()[0].name()}. Write cp.multiply(up, cp.square(cp.pos(y - f))) + "
             "cp.multiply(down, cp.square(cp.neg(y - f))) with up and down as parameters ≥ 0."
         )
-    r, levels = _levelled(y, f, tau)
     return cp.multiply(levels, cp.square(cp.pos(r))) + cp.multiply(1 - levels, cp.square(cp.neg(r)))
 
 

@@ -87,7 +87,7 @@ def _with_inside(
             s = pieces.s0[group.rows[bare]]
             parts.constant += float(w[bare] @ group.family.take(np.flatnonzero(bare)).value(s))
             base[group.rows[bare]] = w[bare][:, None] * group.family.take(np.flatnonzero(bare)).slope(s)
-        idle = (w == 0) & isinstance(group.family, StatedFunction)
+        idle = (w == 0) & (isinstance(group.family, StatedFunction) and group.family.is_smooth)
         keep = np.flatnonzero(~bare & ~touched & ~idle)
         if len(keep):
             one = group if len(keep) == len(w) else group.take(keep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -43,12 +44,14 @@ R = TypeVar("R")
 
 
 def one_at_a_time(method: Callable[P, R]) -> Callable[P, R]:
-    """Let threads call such methods of one problem one at a time, since they share its factor, θ and variables."""
+    """Let threads call such methods of one problem, and functions of it, one at a time, since they share its factor, θ,
+    variables and parameters."""
 
     @wraps(method)
     def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-        problem: Any = args[0]
-        with problem._lock, one_pool():
+        problem: Any = args[0] if args else kwargs.get("problem")
+        lock: Any = getattr(problem, "_lock", None) or nullcontext()  # what is no problem is refused by name
+        with lock, one_pool():
             return method(*args, **kwargs)
 
     return locked

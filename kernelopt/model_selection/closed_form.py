@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.separable import Separable
+from kernelopt.driver.statement import one_at_a_time
 from kernelopt.errors import KernelOptError
 from kernelopt.model_selection.leave_one_out import fitted
 from kernelopt.model_selection.squares import Squares, squares
@@ -49,6 +50,7 @@ class _Expressions(NamedTuple):
 _known: WeakKeyDictionary[Problem, _Expressions] = WeakKeyDictionary()
 
 
+@one_at_a_time
 def leave_one_out(problem: Problem) -> Array:
     """Each residual of a least squares problem after a fit without its own square.
 

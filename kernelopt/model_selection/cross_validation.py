@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf, isfinite
@@ -238,26 +238,30 @@ def cross_validate(
     if jobs > 1:
         _require_own_names(loss)
     deadline = inf if time_limit is None else clock.now() + time_limit
-    restore, found = problem._keep(), list[Path]()
-    sweep = _Sweep(problem, weights, parameter, values, base, loss, solve_options)
-    begun = sweep.in_turn(folds, deadline) if jobs == 1 else sweep.in_processes(folds, deadline, jobs)
-    try:
-        with closing(begun):
-            found += tqdm(begun, "folds", len(folds), disable=not progress)
-        if clock.now() > deadline:
-            raise KernelOptError(
-                f"Expected to end within {time_limit:g} seconds; {sum(map(bool, found))} of {len(folds)} folds were "
-                "begun. Raise time_limit, or take fewer values or folds."
-            )
-    except BaseException as error:
-        found += _begun(error)
-        if any(found):
-            error.table = CrossValidation(parameter, folds, tuple(found))  # type: ignore[attr-defined]
-            error.add_note(f"{sum(map(len, found))} fits were done before; this error's attribute `table` has them.")
-        raise
-    finally:
-        restore()
-    return CrossValidation(parameter, folds, tuple(found))
+    # Processes have copies of the problem, which take its lock when they are made.
+    with problem._lock if jobs == 1 else nullcontext():
+        restore, found = problem._keep(), list[Path]()
+        sweep = _Sweep(problem, weights, parameter, values, base, loss, solve_options)
+        begun = sweep.in_turn(folds, deadline) if jobs == 1 else sweep.in_processes(folds, deadline, jobs)
+        try:
+            with closing(begun):
+                found += tqdm(begun, "folds", len(folds), disable=not progress)
+            if clock.now() > deadline:
+                raise KernelOptError(
+                    f"Expected to end within {time_limit:g} seconds; {sum(map(bool, found))} of {len(folds)} folds "
+                    "were begun. Raise time_limit, or take fewer values or folds."
+                )
+        except BaseException as error:
+            found += _begun(error)
+            if any(found):
+                error.table = CrossValidation(parameter, folds, tuple(found))  # type: ignore[attr-defined]
+                error.add_note(
+                    f"{sum(map(len, found))} fits were done before; this error's attribute `table` has them."
+                )
+            raise
+        finally:
+            restore()
+        return CrossValidation(parameter, folds, tuple(found))
 
 
 @dataclass(frozen=True, eq=False)

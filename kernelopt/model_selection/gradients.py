@@ -7,14 +7,14 @@ from typing import Any
 
 import cvxpy as cp
 
+from kernelopt.driver.statement import one_at_a_time
 from kernelopt.errors import ParameterError
 from kernelopt.problem import Problem, require_problem
 from kernelopt.sensitivity.gradient_of import Gradient, gradient_of
 from kernelopt.support.checks import require_kind
-from kernelopt.support.threads import one_pool
 
 
-@one_pool()
+@one_at_a_time
 def gradient(
     problem: Problem,
     criterion: Any,

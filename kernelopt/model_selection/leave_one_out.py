@@ -15,6 +15,7 @@ from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.separable import Separable
 from kernelopt.compiler.terms import LogSumExp
+from kernelopt.driver.statement import one_at_a_time
 from kernelopt.errors import DataError, KernelOptError, ParameterError
 from kernelopt.language.nodes import Prediction
 from kernelopt.language.survival import CoxLikelihood
@@ -25,7 +26,6 @@ from kernelopt.solvers import assemble, engines
 from kernelopt.solvers.dual_point import Point
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.checks import require_flag
-from kernelopt.support.threads import one_pool
 from kernelopt.support.types import Array, Ints
 
 # Relative residual of a least squares solution up to which the linear system has an exact one. Smaller values come near
@@ -33,7 +33,7 @@ from kernelopt.support.types import Array, Ints
 EXACT = 1e-9
 
 
-@one_pool()
+@one_at_a_time
 def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool = False) -> Array:
     """Approximate f₋ᵢ(xᵢ), the value of f in each row after a fit without that row's terms of the objective.
 

@@ -27,6 +27,7 @@ import scipy.sparse as sp
 
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
 from kernelopt.compiler.terms import LogSumExp
+from kernelopt.driver.statement import one_at_a_time
 from kernelopt.errors import DataError, KernelOptError
 from kernelopt.kernels.adjoints import kernel_gradient
 from kernelopt.model_selection.leave_one_out import LeftOut, left_out_terms
@@ -72,6 +73,7 @@ class LeaveOneOutLoss(NamedTuple):
     loss: Callable[[cp.Expression], cp.Expression]
 
 
+@one_at_a_time
 def leave_one_out_slope(
     problem: Problem, criterion: LeaveOneOutLoss, chosen: list[cp.Parameter]
 ) -> tuple[float, tuple[Array, ...]]:

@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from kernelopt.certificate import FULL, Certificate
 from kernelopt.compiler.attributes import dense
 from kernelopt.driver.options import spelling
+from kernelopt.driver.statement import one_at_a_time
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.factorization import memory
 from kernelopt.kernels.domains import check_finite, frozen, real_array
@@ -44,6 +45,7 @@ TOL = 1e-6
 SUPPORT = 1e-8
 
 
+@one_at_a_time
 def path(
     problem: Problem,
     parameter: cp.Parameter,

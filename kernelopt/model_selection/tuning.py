@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from tqdm.auto import tqdm
 
 from kernelopt.driver.options import spelling
+from kernelopt.driver.statement import one_at_a_time
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.kernels.domains import frozen
 from kernelopt.model_selection.cross_validation import _base_weights, _folds, _on
@@ -26,7 +27,6 @@ from kernelopt.support import clock
 from kernelopt.support.checks import generator, require_flag, require_kind, require_limit
 from kernelopt.support.properties import cached_property
 from kernelopt.support.table import Table
-from kernelopt.support.threads import one_pool
 from kernelopt.support.types import Array
 from kernelopt.support.undoing import undone_by_errors
 
@@ -135,7 +135,7 @@ class Tuned(Table):
         return self._drawn("seconds", ["criterion"], ax)
 
 
-@one_pool()
+@one_at_a_time
 def tune(
     problem: Problem,
     criterion: Any,

@@ -536,3 +536,33 @@ def test_a_variable_in_no_function_has_a_cost(name):
     problem = ko.Problem(cp.Minimize(UNBOUNDED[name](f, b) + ko.sum_squares(theta)))
     problem.solve()
     assert problem.status == "unbounded"
+
+
+FALLING = {
+    "sqrt": lambda v: cp.exp(-v[0]) - cp.sqrt(v[0] + 1),
+    "log": lambda v: cp.logistic(-v[0]) - 0.01 * cp.log(v[1] + 1) + 0 * v[1],
+    "geometric mean": lambda v: cp.exp(-v[0]) - cp.geo_mean(v),
+}
+
+
+@pytest.mark.parametrize("name", FALLING)
+def test_what_falls_ever_more_slowly_is_not_called_finite(name):
+    v, theta = cp.Variable(2), ko.Theta(ko.kernels.Gaussian(sigma=0.5))
+    X, y = np.arange(5.0)[:, None], np.array([1.0, -1.0, 2.0, 0.0, 0.5])
+    rows = [v[1] <= v[0]] if name == "log" else [v[1] <= 1]
+    problem = ko.Problem(cp.Minimize(cp.norm1(theta(X) - y) + ko.sum_squares(theta) + FALLING[name](v)), rows)
+    problem.solve()
+    assert problem.status != "not_attained"
+    assert problem.certificate is None or problem.certificate.lower == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rank"),
+    [(ko.kernels.Gaussian(sigma=1.0), 1), (ko.kernels.Gaussian(sigma=1.0), 2), (ko.kernels.Polynomial(degree=2), 1)],
+)
+def test_quadratic_forms_that_cancel_are_no_other_functions(kernel, rank):
+    X, U = np.linspace(0, 1, 12)[:, None], np.random.default_rng(0).normal(size=(12, rank))
+    signs, theta = np.sign(np.sin(9 * X[:, 0]) + 0.1), ko.Theta(kernel)
+    problem = ko.Problem(cp.Minimize(cp.quad_form(1 - cp.multiply(signs, theta(X)), U @ U.T)))
+    problem.solve()
+    assert problem.status == "optimal" and abs(problem.value) <= 1e-9

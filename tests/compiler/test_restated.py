@@ -323,3 +323,28 @@ def test_powers_are_not_less_than_nothing(bounded):
     problem = ko.Problem(cp.Minimize(cp.norm1(y - theta(X))), [bounded(theta) <= -1e-9])
     problem.solve()
     assert problem.status == "infeasible"
+
+
+ROWS = {
+    "complex moduli": lambda f, g: cp.abs(f[:3] + 1j * g[:3]),
+    "a complex factor": lambda f, g: cp.abs((1 + 1j) * f[:3]),
+    "largest of pairs": lambda f, g: cp.norm(cp.vstack([f[:3], g[:3]]), "inf", axis=0),
+    "largest of rows": lambda f, g: cp.norm(cp.vstack([f[:3], g[:3]]).T, "inf", axis=1),
+}
+
+
+@pytest.mark.parametrize("bound", [[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+@pytest.mark.parametrize("name", ROWS)
+def test_bounds_of_rows_of_which_some_are_zero(name, bound):
+    X, y = data(8)
+    B, values = np.linalg.cholesky(KERNEL(X) + 1e-12 * np.eye(8)), []
+    theta, other, w, v = ko.Theta(KERNEL), ko.Theta(KERNEL), cp.Variable(8), cp.Variable(8)
+    for make, (f, g, squares) in (
+        (ko.Problem, (theta(X), other(X), ko.sum_squares(theta) + ko.sum_squares(other))),
+        (cp.Problem, (B @ w, B @ v, cp.sum_squares(w) + cp.sum_squares(v))),
+    ):
+        loss = cp.sum_squares(y - f) + cp.sum_squares(y - 2 * g) + squares
+        problem = make(cp.Minimize(loss), [ROWS[name](f, g) <= bound])
+        values.append(problem.solve() if make is ko.Problem else problem.solve(solver="CLARABEL"))
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-5)

@@ -57,11 +57,13 @@ def test_no_worker_comes(monkeypatch, alone):
     assert clock.readings < 30 and problem.status is None and theta.value is None
 
 
-def test_a_client_that_is_closed(alone):
+def test_a_client_that_is_closed():
     _, problem = stated()
-    alone.close()
-    with pytest.raises(ClusterError, match="got a closed client"):
-        problem.solve(backend=alone)
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as workers:
+        client = Client(workers, set_as_default=False)
+        client.close()
+        with pytest.raises(ClusterError, match="got a closed client"):
+            problem.solve(backend=client)
 
 
 @pytest.mark.slow

@@ -305,3 +305,54 @@ def test_levels_or_classes_are_asked_for_beside_several_columns():
     for call in (lambda: losses.pinball(np.ones(4), F, [0.1, 0.9]), lambda: losses.hinge(np.ones(4), F)):
         with pytest.raises(DataError, match="pass 3 levels; for classes 0 … 2 see ko.losses.multinomial"):
             call()
+
+
+def levels_of(tau):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (30, 1))
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=30)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2)
+    return ko.Problem(cp.Minimize(cp.sum(ko.losses.pinball(y, theta(X), tau)) + 0.1 * ko.sum_squares(theta)))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("wrap", [lambda tau: tau, lambda tau: cp.multiply(1.0, tau)])
+def test_several_levels_as_a_parameter(wrap, known):
+    """They were the numbers that they had at first."""
+    tau = cp.Parameter(2, nonneg=True, value=[0.3, 0.7] if known else None)
+    problem = levels_of(wrap(tau))
+    assert problem.parameters() == [tau]
+    for values in ([0.3, 0.7], [0.05, 0.95]):
+        tau.value = values
+        assert problem.solve() == pytest.approx(levels_of(values).solve(), rel=1e-7)
+    tau.value = [0.3, 1.7]
+    with pytest.raises(DataError, match="tau to be between 0 and 1"):
+        problem.solve()
+
+
+def of_one(loss, y, f, p):
+    return {"pinball": ko.losses.pinball, "huber": ko.losses.huber, "epsilon": ko.losses.epsilon_insensitive}[loss](
+        y, f, p
+    )
+
+
+@pytest.mark.parametrize(
+    ("loss", "value", "said"),
+    [("pinball", 1.7, "tau to be between 0 and 1"), ("huber", 0.0, "M to be a number > 0"),
+     ("epsilon", -0.5, "epsilon to be a number ≥ 0")],
+)  # fmt: skip
+def test_numbers_of_losses_are_checked_at_each_solve(loss, value, said):
+    X = np.linspace(0, 1, 6)[:, None]
+    p, theta = cp.Parameter(value=0.5), ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    p = cp.Parameter(nonneg=True, value=0.5) if loss == "huber" else p
+    problem = ko.Problem(cp.Minimize(cp.sum(of_one(loss, X[:, 0], theta(X), p)) + ko.sum_squares(theta)))
+    problem.solve()
+    p.value = value
+    with pytest.raises(DataError, match=said):
+        problem.solve()
+
+
+def test_expectiles_take_levels_as_numbers():
+    tau, f = cp.Parameter(nonneg=True, value=0.3), cp.Variable(2)
+    with pytest.raises(DataError, match="no sign that cvxpy knows.*up and down"):
+        ko.losses.expectile([1.0, 2.0], f, tau)

@@ -937,3 +937,19 @@ def test_pieces_that_do_not_meet_between_the_points_of_the_check(at):
     loss = ko.SmoothLoss(lambda u, y: (u - y) ** 2 - 5 * (u > y + at), lambda u, y: 2 * (u - y), lambda u, y: 2 + 0 * u)
     with pytest.raises(DataError, match=r"declared convex, to change by .* as its gradients say.*Pieces of a loss"):
         loss(ko.Theta(ko.kernels.Gaussian(sigma=1.0))(np.arange(4.0)[:, None]), np.array([3.0, 0.0, 4.0, 1.0]))
+
+
+@pytest.mark.parametrize("are_parameters", [False, True])
+def test_rows_of_weight_zero_keep_their_domain(are_parameters):
+    """As those of cvxpy's atoms do."""
+    X, targets, weights = np.linspace(-2, 2, 12)[:, None], np.linspace(-1, 3, 12), np.append(np.zeros(3), np.ones(9))
+    own = ko.SmoothLoss(lambda u: -np.log(u), lambda u: -1 / u, lambda u: 1 / u**2, domain=(0, np.inf))
+    values = []
+    for loss in (own, lambda f: -cp.log(f)):
+        theta, w = ko.Theta(ko.kernels.Gaussian(sigma=0.7)), cp.Parameter(12, nonneg=True, value=weights)
+        f = theta(X)
+        losses = (w if are_parameters else weights) @ loss(f)
+        problem = ko.Problem(cp.Minimize(losses + cp.sum_squares(f - targets) + 0.1 * ko.sum_squares(theta)))
+        values.append(problem.solve())
+        assert f.value.min() >= -1e-8
+    assert values[0] == pytest.approx(values[1], rel=1e-6)

@@ -1,5 +1,6 @@
 """Leave-one-out residuals against fits that leave a row out."""
 
+import threading
 from unittest import mock
 
 import cvxpy as cp
@@ -215,3 +216,37 @@ def test_what_has_no_closed_form():
     linear.solve()
     with pytest.raises(KernelOptError, match="Expected squares of predictions"):
         ko.leave_one_out(linear)
+
+
+def test_other_threads_wait_for_paths_and_gradients():
+    """Paths and folds move parameters of the problem, which a solve in another thread would take for its own."""
+    theta, lam, w = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(pos=True, value=0.1), cp.Parameter(20, nonneg=True)
+    X = np.linspace(0, 5, 20)[:, None]
+    w.value = np.ones(20)
+    errors = cp.square(np.sin(X[:, 0]) - theta(X))
+    problem = ko.Problem(cp.Minimize(w @ errors + lam * ko.sum_squares(theta)))
+    truth = problem.solve()
+    found, began = [], threading.Event()
+
+    def watched(answered):
+        began.set()
+        return float(answered.value)
+
+    def other():
+        began.wait()
+        found.extend(problem.solve() for _ in range(3))
+
+    def once():
+        found.append(float(ko.gradient(problem, problem.objective, [lam]).value))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    ko.path(problem, lam, np.geomspace(1e-3, 10, 30), evaluate=watched)
+    ko.cross_validate(problem, w, lam, [0.01, 1.0], cv=4)
+    thread.join()
+    workers = [threading.Thread(target=once) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == pytest.approx(6 * [truth], rel=1e-6)
