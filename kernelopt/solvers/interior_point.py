@@ -58,9 +58,10 @@ LONGER = 0.01  # least gain in length for which a correction is kept
 LEAST_SHARE, LEFT = 0.995, 1e-8
 # What a direction may leave of the gradient by rounding without refinement: a part of it, or a part of ‖Rx‖.
 ROUNDED, EXACT = 0.1, 1e-10
-# Share of the columns of B with which problems of LARGE unknowns begin. At 1000 rows 4 of 13 steps are left for all of
-# them; with half the columns 6 are, and with a third 9.
+# Share of the columns of B with which problems of LARGE of them begin, all outputs together. At 1000 rows 4 of 13 steps
+# are left for all of them; with half the columns 6 are, and with a third 9.
 SHARE, LARGE = 0.6, 600
+SOON = 20  # iterations of such a start; those that gain take 8 to 17
 # Rounds of refinement where multipliers are free: one removes what FREE added, another the rounding of the first.
 REFINEMENTS = 2
 
@@ -174,7 +175,7 @@ def solve(problem: Structured, watch: Watch, start: Point | None = None) -> Poin
 
 def _of_fewer_columns(problem: Structured, watch: Watch) -> Point | None:
     """The point with the first columns of B alone, as one of all; None where there is none, or for small problems."""
-    if problem.size < LARGE:
+    if problem.ends[-1] < LARGE:
         return None
     part = problem.truncated(int(SHARE * problem.rank))
     if problem.origin is not None and part.origin is None:
@@ -291,7 +292,7 @@ class _Method:
         rank, best, short, since, least, still = self.p.rank, self._judged(), 0, 0, np.inf, 0
         has_equations = bool(np.any(self.free & (self.p.rho == 0)))
         try:
-            for _ in range(MOST):
+            for _ in range(SOON if coarse else MOST):
                 if watch(best, rank, coarse):
                     return best, True
                 length = self._step()
