@@ -220,9 +220,8 @@ def test_what_has_no_closed_form():
 
 def test_other_threads_wait_for_paths_and_gradients():
     """Paths and folds move parameters of the problem, which a solve in another thread would take for its own."""
-    theta, lam, w = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(pos=True, value=0.1), cp.Parameter(20, nonneg=True)
-    X = np.linspace(0, 5, 20)[:, None]
-    w.value = np.ones(20)
+    theta, X = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), np.linspace(0, 5, 20)[:, None]
+    lam, w = cp.Parameter(pos=True, value=0.1), cp.Parameter(20, nonneg=True, value=np.ones(20))
     errors = cp.square(np.sin(X[:, 0]) - theta(X))
     problem = ko.Problem(cp.Minimize(w @ errors + lam * ko.sum_squares(theta)))
     truth = problem.solve()
