@@ -180,7 +180,10 @@ def _of_fewer_columns(problem: Structured, watch: Watch) -> Point | None:
     part = problem.truncated(int(SHARE * problem.rank))
     if problem.origin is not None and part.origin is None:
         return None
-    point, enough = _Method(part, None).run(watch, coarse=True)
+    try:
+        point, enough = _Method(part, None).run(watch, coarse=True)
+    except np.linalg.LinAlgError:  # all columns may do
+        return None
     x = part.lifted(point.x, problem)
     if point.stopped is not None:
         return replace(judged(problem, x, point.s, point.a, point.slopes), stopped=point.stopped)

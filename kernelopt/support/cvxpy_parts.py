@@ -139,7 +139,7 @@ def _of_complex(expression: cp.Expression) -> dict[int, Any]:
     found = dict[int, Any]()
     for part in problem.constraints:
         for i, g in jacobians(part.args[0]).items():
-            found[i] = abs(g) + (found[i] if i in found else 0.0 * abs(g))
+            found[i] = found[i] + abs(g) if i in found else abs(g)
     return found
 
 

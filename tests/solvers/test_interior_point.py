@@ -121,11 +121,14 @@ def test_time_that_ends_among_fewer_columns_leaves_their_point(problem):
     assert np.isfinite(point.primal)
 
 
-def test_fewer_columns_in_which_no_answer_is_found_are_no_start(problem, monkeypatch):
+@pytest.mark.parametrize("breaks_down", [False, True])
+def test_fewer_columns_in_which_no_answer_is_found_are_no_start(problem, monkeypatch, breaks_down):
     ranks, run = list[int](), interior_point._Method.run
 
     def vain(self, watch, coarse=False):
         ranks.append(self.p.rank)
+        if coarse and breaks_down:
+            raise np.linalg.LinAlgError("not positive definite")
         point, enough = run(self, watch, coarse)
         return point, enough and not coarse
 
