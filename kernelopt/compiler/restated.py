@@ -181,9 +181,9 @@ def _peeled(node: Any, bound: Array) -> _Chain | None:
 
 
 def _of_power(node: Any, bound: Array) -> _Chain | None:
-    """xᵖ ≤ R as x ≤ R^(1/p), |e|² ≤ R as |e| ≤ √R."""
+    """xᵖ ≤ R as x ≤ R^(1/p), also with |e| for x where p is even."""
     e, p = node.args[0], float(node.p.value)
-    x = e if e.is_nonneg() else cp.abs(e) if p == 2 and e.is_affine() else None
+    x = e if e.is_nonneg() else cp.abs(e) if p % 2 == 0 and e.is_affine() else None
     if p <= 1 or x is None:
         return _Chain(node, bound, np.ones_like(bound), lambda x: x)
     inner = _peeled(x, np.sqrt(bound) if p == 2 else bound ** (1 / p))
@@ -281,7 +281,7 @@ def _zeros(form: CanonicalForm, x: Any) -> list[Any] | None:
             return _all_zero(form, [e])
         if not _is_stated(form, e):
             return None
-        return [e == 0] if e.is_affine() and (is_definite or e.is_nonneg() or x.p.value == 2) else None
+        return [e == 0] if e.is_affine() else None
     return None
 
 
@@ -291,12 +291,15 @@ def _widths(x: Any) -> list[Any]:
 
 
 def _of_rows(form: CanonicalForm, x: Any, at_zero: Array) -> list[Any] | None:
-    """Equations of the entries of x that are 0, for complex moduli and largest moduli of rows, of which solvers find
-    no interior; None for other x."""
-    e = x.args[0] if isinstance(x, (cp.abs, cp.norm_inf)) and x.ndim == 1 else None
+    """Equations of the entries of x that are 0, for complex moduli, powers, and largest moduli of rows, of which
+    solvers find no interior; None for other x."""
+    kinds = (cp.abs, cp.norm_inf, Power, PowerApprox)
+    e = x.args[0] if isinstance(x, kinds) and x.ndim == 1 else None
     if e is None or not e.is_affine() or not _is_stated(form, e):
         return None
     zeros = np.flatnonzero(at_zero)
+    if isinstance(x, (Power, PowerApprox)):
+        return [e[zeros] == 0] if x.p.value > 1 else None
     if isinstance(x, cp.abs):
         return [e[zeros] == 0] if e.is_complex() else None
     if e.ndim != 2 or x.axis not in (0, 1):

@@ -298,8 +298,24 @@ BOUNDS = {
     "squares": lambda f, R: cp.square(f) <= R,
     "with weights": lambda f, R: cp.multiply(cp.Parameter(6, nonneg=True, value=np.ones(6)), cp.square(f)) <= R,
     "parameters": lambda f, R: cp.square(f) <= cp.Parameter(6, value=R),
-    "fourth powers": lambda f, R: cp.power(cp.abs(f), 4) <= R**2,
+    "fourth powers": lambda f, R: cp.power(f, 4) <= R**2,
+    "fourth powers of moduli": lambda f, R: cp.power(cp.abs(f), 4) <= R**2,
 }
+
+
+@pytest.mark.parametrize("bound", [[0.0, 0.1, 0.2, 0.3, 0.0, 0.5], 6 * [0.0]])
+@pytest.mark.parametrize("power", [1.5, 3])
+def test_some_bounds_of_powers_with_a_domain_are_zero(power, bound):
+    X, y = data(6)
+    values = []
+    for powers in (True, False):
+        theta, R = ko.Theta(KERNEL), np.array(bound)
+        f = theta(X)
+        rows = [cp.power(f, power) <= R] if powers else [f >= 0, f <= R ** (1 / power)]
+        problem = ko.Problem(cp.Minimize(cp.norm1(y - f) + 0.1 * ko.sum_squares(theta)), rows)
+        values.append(problem.solve())
+        assert problem.status == "optimal"
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
 @pytest.mark.parametrize("name", BOUNDS)
