@@ -93,7 +93,8 @@ class Level(NamedTuple):
 def functions_of(pieces: Pieces, of_t: Array) -> tuple[tuple[RowFunctions, ...], tuple[Level, ...]] | str:
     """The functions of all rows but those of t alone, and bounds that are sets; or why there are none, as a phrase."""
     found, levels = list[RowFunctions](), list[Level]()
-    counts, members = _counts(pieces), _members(pieces)
+    members = _members(pieces)
+    counts = np.where(np.diff(pieces.S.indptr)[pieces.below] == 0, members, inf)  # ∞ in a row that is no number beside
     for group in pieces.groups:
         kept = np.flatnonzero(~of_t[group.rows[:, 0]])
         if not len(kept):
@@ -134,15 +135,6 @@ def _of_group(group: Group, kept: Ints) -> RowFunctions | None:
     inside, share = np.full(len(kept), -1), np.zeros(len(kept))
     inside[counts == 1], share[counts == 1] = inner.indices, inner.data
     return RowFunctions(group.family.take(kept), group.rows[kept], weight, inside, share)
-
-
-def _counts(pieces: Pieces) -> Array:
-    """How many functions stand in each row below; ∞ in one that is no number beside them."""
-    counts = np.where(np.diff(pieces.S.indptr)[pieces.below] == 0, 0.0, inf)
-    for group in pieces.groups:
-        W = group.weights
-        counts += np.bincount(W.indices[W.data != 0], minlength=1 + len(counts))[1:]
-    return counts
 
 
 def _members(pieces: Pieces) -> Array:

@@ -2,21 +2,10 @@
 
     python tests/benchmarks/further.py [--rows N] [--seed S]
 
-Seconds from the statement to the certified answer, status, solver, certified gap; one BLAS thread, new data for each.
+Printed as by loops.py: one BLAS thread, new data for each, at most 60 s.
 """
 
-import argparse
-import os
-import time
-import warnings
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[name] = "1"
-
-import cvxpy as cp
-import numpy as np
-
-import kernelopt as ko
+from loops import cp, ko, np, run
 
 
 def theta(X, outputs=None):
@@ -72,20 +61,11 @@ CASES = (
     value_at_risk_of_norms, spectral_risk_of_hinge, spectral_risk_of_absolute_errors,
 )  # fmt: skip
 
+
+def heavy_tails(rng, rows):
+    X = rng.normal(size=(rows, 5))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_t(2, size=rows)
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=3)
-    asked = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for number, case in enumerate(CASES):
-        rng = np.random.default_rng([asked.seed, number])
-        X = rng.normal(size=(asked.rows, 5))
-        y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_t(2, size=asked.rows)
-        began = time.perf_counter()
-        objective, constraints = case(X, y, rng)
-        problem = ko.Problem(cp.Minimize(objective), constraints)
-        problem.solve(time_limit=60)
-        seconds, found = time.perf_counter() - began, problem.certificate
-        gap = "none" if found is None else f"{found.relative_gap:.1e}"
-        print(f"{case.__name__:34s} {seconds:6.2f} s  {problem.status} {problem.solver_stats.solver_name} gap {gap}")
+    run(CASES, heavy_tails)

@@ -238,12 +238,12 @@ def test_other_threads_wait_for_paths_and_gradients():
     def once():
         found.append(float(ko.gradient(problem, problem.objective, [lam]).value))
 
-    thread = threading.Thread(target=other)
+    thread = threading.Thread(target=other, daemon=True)
     thread.start()
     ko.path(problem, lam, np.geomspace(1e-3, 10, 30), evaluate=watched)
     ko.cross_validate(problem, w, lam, [0.01, 1.0], cv=4)
     thread.join()
-    workers = [threading.Thread(target=once) for _ in range(3)]
+    workers = [threading.Thread(target=once, daemon=True) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
