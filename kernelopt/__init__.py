@@ -33,7 +33,7 @@ from kernelopt.model_selection.leave_one_out import approximate_leave_one_out
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss
 from kernelopt.model_selection.paths import path
 from kernelopt.model_selection.tuning import CrossValidatedLoss, tune
-from kernelopt.persistence import load, save
+from kernelopt.persistence import load, load_certificate, save
 from kernelopt.problem import Problem
 
 __version__ = version("kernelopt")
@@ -64,6 +64,7 @@ __all__ = [
     "kernels",
     "leave_one_out",
     "load",
+    "load_certificate",
     "log_marginal_likelihood",
     "losses",
     "margin",

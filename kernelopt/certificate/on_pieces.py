@@ -111,6 +111,15 @@ class Claim(NamedTuple):
     short: list[Array]
 
 
+class Proven(NamedTuple):
+    """A bound, and the claim that proves it for pieces with these free columns."""
+
+    bound: Bound
+    claim: Claim | None
+    pieces: Pieces
+    free: checker.Free
+
+
 @np.errstate(all="ignore")  # numbers that are too large end in a bound of −∞
 def lower_bound(  # noqa: PLR0917
     reduction: Reduction, pieces: Pieces, point: Iterate, a: Array, way: str, span: bool, known: Lower | None = None
@@ -119,16 +128,10 @@ def lower_bound(  # noqa: PLR0917
 
     point : its θ̂ tells how Aᵀν is divided among several norms; known : a bound whose VᵀQV hold for the same ν
     """
-    task, a = _task(reduction, pieces, span, known), np.array(a, dtype=float)
-    if task is None:
+    found = proven(reduction, pieces, point, a, way, span, known)
+    if found is None:
         return None
-    bound, claim = nothing("the multipliers are not finite, or not those of the rows"), None
-    if a.shape == pieces.s0.shape and np.isfinite(a).all():
-        bound, claim = _by_spares(task, point, a, way, span)
-        exact = with_exact_costs(pieces, task.free) if "vanish" in bound.missing else None
-        extended = None if exact is None else _task(reduction, exact[0], span, known)
-        if exact is not None and extended is not None:
-            bound, claim = _by_spares(extended, point, np.append(a, exact[1]), way, span)
+    bound, claim = found.bound, found.claim
     kept = ((), ()) if claim is None else (claim.multipliers, claim.grams)
     products = tuple(gram.product for gram in kept[1])
     moved = None if claim is None else claim.dual.z[: len(a)]
@@ -138,6 +141,24 @@ def lower_bound(  # noqa: PLR0917
     )  # fmt: skip
 
 
+@np.errstate(all="ignore")
+def proven(  # noqa: PLR0917
+    reduction: Reduction, pieces: Pieces, point: Iterate, a: Array, way: str, span: bool, known: Lower | None = None
+) -> Proven | None:
+    """The bound of `lower_bound` with all that proves it."""
+    task, a = _task(reduction, pieces, span, known), np.array(a, dtype=float)
+    if task is None:
+        return None
+    found = Proven(nothing("the multipliers are not finite, or not those of the rows"), None, pieces, task.free)
+    if a.shape == pieces.s0.shape and np.isfinite(a).all():
+        found = _by_spares(task, point, a, way, span)
+        exact = with_exact_costs(pieces, task.free) if "vanish" in found.bound.missing else None
+        extended = None if exact is None else _task(reduction, exact[0], span, known)
+        if exact is not None and extended is not None:
+            found = _by_spares(extended, point, np.append(a, exact[1]), way, span)
+    return found
+
+
 def _idle(pieces: Pieces, claim: Claim, a: Array) -> tuple[bool, ...]:
     """For each θ, whether all ‖mⱼ‖ are far below g_t."""
     costs = pieces.c + pieces.slopes(a)
@@ -145,7 +166,7 @@ def _idle(pieces: Pieces, claim: Claim, a: Array) -> tuple[bool, ...]:
     return tuple(bool(np.all(found < IDLE * costs[own])) for found, own in zip(claim.lengths, t, strict=True))
 
 
-def _by_spares(task: Claimed, point: Iterate, a: Array, way: str, span: bool) -> tuple[Bound, Claim | None]:
+def _by_spares(task: Claimed, point: Iterate, a: Array, way: str, span: bool) -> Proven:
     """The bound for the least spare that gives one."""
     claim = None
     for spare in SPARES:
@@ -155,7 +176,7 @@ def _by_spares(task: Claimed, point: Iterate, a: Array, way: str, span: bool) ->
             bound = nothing(f"the multipliers can't be moved: {error}")
         if isfinite(bound.value) or "exceeds" in bound.missing:
             break
-    return bound, claim
+    return Proven(bound, claim, task.pieces, task.free)
 
 
 @np.errstate(all="ignore")

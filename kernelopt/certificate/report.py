@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from fractions import Fraction
 from math import inf, isfinite, log10, nextafter
+from typing import Any
 
 import numpy as np
 
 from kernelopt.certificate.gram import Gram
 from kernelopt.certificate.multipliers import Multipliers
+from kernelopt.check import rounded
+from kernelopt.errors import KernelOptError
 from kernelopt.language.expressions import Theta
+from kernelopt.persistence import proofs
+from kernelopt.persistence.proofs import Proof
 from kernelopt.support.checks import require_number
 from kernelopt.support.html import table
 from kernelopt.support.types import Array
 
 FULL, REDUCED, ESTIMATE = "full kernel", "reduced problem", "estimate"
 WORD, WORD_REDUCED = "solver's word", "solver's word for the reduced problem"  # of mixed-integer problems: no proof
+IN_RATIONALS = "in exact arithmetic"
 # The largest unit of the relative gap, in T. Where P₀ is huge, a gap that is small relative to P₀ − P may exceed all
 # terms at the answer: with P₀ − P = 3e13 and T = 0.76, a gap of 1548 would count as 5e-11.
 CAP = 1e4
@@ -146,6 +153,8 @@ class Certificate:
     distance: Mapping[Theta, float] = field(default_factory=dict)
     solver: str = ""
     evidence: Lower | None = field(default=None, repr=False)
+    # What makes the proof in exact arithmetic: the problem that was solved, as long as it holds this answer.
+    prover: Callable[[Certificate], Proof] | None = field(default=None, repr=False)
     bare: Certificate | None = field(default=None, repr=False)  # before constants of the objective were added
 
     @property
@@ -201,6 +210,81 @@ class Certificate:
         if isfinite(value):
             low, high = min(low, value), max(high, value)
         return replace(self, lower=low, upper=high, at_zero=at_zero, of_terms=of_terms, bare=self)
+
+    def exact(self) -> Proof:
+        """The same enclosure proven in exact arithmetic, with bounds that allow for no rounding.
+
+        Raises
+        ------
+        KernelOptError
+            Where the multipliers are not known any more (after another solve, changed parameters, or in another
+            process), and for what has no exact form: integers, `ko.everywhere`, functions and kernels known as code
+            alone, more than 5000 rows.
+        """
+        if self.prover is None:
+            raise KernelOptError(
+                "Expected a certificate with its multipliers; one from a file, from another process or without a "
+                "solve has none. Call solve()."
+            )
+        return self.prover(self)
+
+    def save(self, path: Any) -> Proof:
+        """Write a proof of the bounds that anybody can check: `python3 kernelopt/check.py FILE` needs Python alone.
+
+        The file has the statement in words and as functions of affine rows, the kernels with their points, a point,
+        multipliers, and the bounds that these prove in exact arithmetic. Its format is in docs/proof_files.md;
+        `ko.load_certificate` reads it.
+
+        Returns
+        -------
+        Proof
+            The bounds: no wider than the certificate's own, as a rule, since nothing is allowed for rounding.
+
+        Raises
+        ------
+        KernelOptError
+            As `exact`; nothing is written then.
+        OSError
+            Where the file can't be written.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko, os, tempfile
+        >>> X, y = np.arange(6.0)[:, None], np.array([-1.0, -1.0, 1.0, 1.0, -1.0, -1.0])
+        >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+        >>> hinge = cp.sum(cp.pos(1 - cp.multiply(y, theta(X) + b)))
+        >>> problem = ko.Problem(cp.Minimize(hinge + 0.1 * ko.sum_squares(theta)))
+        >>> _ = problem.solve()
+        >>> proof = problem.certificate.save(os.path.join(tempfile.mkdtemp(), "hinge.jsonl"))
+        >>> print(proof)
+        optimum in [..., ...], in exact arithmetic
+        """
+        proof = self.exact()
+        proofs.write(path, proof)
+        return proof
+
+    def proven_by(self, proof: Proof, value: float, constant: float) -> Certificate:
+        """The certificate with the bounds of a proof in exact arithmetic, where they hold for the answer.
+
+        value, constant : the objective at the answer, and the constant that gaps leave out
+        """
+        of_value = 0 if self.maximize else 1  # that side is no bound where the point violates constraints
+
+        def ends(known: Certificate, shift: float) -> tuple[float, float]:
+            found = [known.lower, known.upper]
+            for side, exact in enumerate(proof.exact):
+                if exact is not None and not (proof.violation and side == of_value):
+                    found[side] = rounded(exact - Fraction(shift), side == 1)
+            return found[0], found[1]
+
+        def changed(known: Certificate, low: float, high: float, bare: Certificate | None) -> Certificate:
+            return replace(known, lower=low, upper=high, bare=bare, rounding=0.0, rests_on=told, scope=FULL)
+
+        kept = (fact for fact in self.rests_on if fact in proof.rests_on)
+        told = tuple(dict.fromkeys([*kept, *proof.rests_on, IN_RATIONALS]))
+        bare = None if self.bare is None else changed(self.bare, *ends(self.bare, constant), None)
+        low, high = ends(self, 0.0)
+        return changed(self, min(low, value), max(high, value), bare)
 
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
         """Whether the gap is ≤ tol relatively, ≤ `floor`, or ≤ abs_tol absolutely."""

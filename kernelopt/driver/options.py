@@ -118,7 +118,7 @@ def goal(  # noqa: PLR0917
     for name, flag in (("warm_start", warm_start), ("verbose", verbose), ("progress", progress)):
         require_flag(flag, name)
     if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):
-        raise OptionError(f'Expected certify to be True, "estimate" or False; got {certify!r}.')
+        raise OptionError(f'Expected certify to be True, "exact", "estimate" or False; got {certify!r}.')
     if not isinstance(n_init, Integral) or isinstance(n_init, bool) or n_init < 1:
         raise OptionError(f"Expected n_init to be an integer ≥ 1; got {n_init!r}.")
     integer = isinstance(random_state, Integral) and not isinstance(random_state, bool) and random_state >= 0

@@ -228,7 +228,7 @@ def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | N
 
 def portable(certificate: Certificate | None) -> Certificate | None:
     """A certificate without its multipliers, which refer to the problem and would keep it in memory."""
-    return None if certificate is None else replace(certificate, evidence=None, distance={})
+    return None if certificate is None else replace(certificate, evidence=None, prover=None, distance={})
 
 
 def positive(estimator: Any, name: str) -> float:

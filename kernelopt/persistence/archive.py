@@ -67,26 +67,34 @@ def shortened(text: object) -> str:
 
 
 def write(path: Any, document: Any, members: Sequence[Array | list[str]]) -> None:
-    """Write a file completely or not at all: a new file beside the old one replaces it once it is complete.
+    """Write an archive completely or not at all."""
+    with replaced(path) as file, zipfile.ZipFile(file, "w") as archive:
+        _write_text(archive, DOCUMENT, document)
+        for number, member in enumerate(members):
+            if isinstance(member, list):
+                _write_text(archive, f"{number}.json", member)
+                continue
+            with archive.open(zipfile.ZipInfo(f"{number}.npy", EPOCH), "w", force_zip64=True) as out:
+                np.lib.format.write_array(out, member, version=(1, 0), allow_pickle=False)
+
+
+@contextmanager
+def replaced(path: Any) -> Iterator[Any]:
+    """A new file beside the one of that name, which it replaces once it is complete.
 
     Raises OSError where something other than a file has that name.
     """
     target = Path(os.path.realpath(path))
     old = _of_old_file(target)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"Expected a file in a folder that exists; got {target}.")
     mark = f".ko-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-"  # short, whatever the target's name
     _sweep(target.parent, mark)
     beside = target.with_name(mark + secrets.token_hex(8))
     try:
         with open(beside, "xb") as file:
             _lock(file.fileno())
-            with zipfile.ZipFile(file, "w") as archive:
-                _write_text(archive, DOCUMENT, document)
-                for number, member in enumerate(members):
-                    if isinstance(member, list):
-                        _write_text(archive, f"{number}.json", member)
-                        continue
-                    with archive.open(zipfile.ZipInfo(f"{number}.npy", EPOCH), "w", force_zip64=True) as out:
-                        np.lib.format.write_array(out, member, version=(1, 0), allow_pickle=False)
+            yield file
             if old is not None:
                 os.chmod(beside, stat.S_IMODE(old.st_mode))
             # Contents reach the disk before the name does: a crash leaves the old file or the new one, no part of it.

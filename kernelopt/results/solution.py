@@ -270,5 +270,5 @@ class Solution:
     def detached(self) -> Solution:
         """A copy without the solver's own objects, and without the certificate's references to the compiled problem."""
         stats = None if self.solver_stats is None else replace(self.solver_stats, extra_stats=None)
-        certificate = None if self.certificate is None else replace(self.certificate, evidence=None)
+        certificate = None if self.certificate is None else replace(self.certificate, evidence=None, prover=None)
         return replace(self, solver_stats=stats, certificate=certificate)
