@@ -582,7 +582,7 @@ def test_the_file_of_the_readme():
     (command,) = [line for line in readme.splitlines() if line.startswith("python3 kernelopt/check.py")]
     proof = ko.load_certificate(root / command.split()[-1])
     found = {}
-    exec(readme.split("```python\n")[1].split("```")[0].replace("print(", "str("), found)  # noqa: S102
+    exec(readme.split("```python\n")[1].split("```")[0].replace("print(", "str("), found)
     assert proof.lower <= found["problem"].certificate.upper
     assert found["problem"].certificate.lower <= proof.upper
     assert proof.upper - proof.lower <= 1e-6 * proof.upper
