@@ -31,12 +31,16 @@ ELEMENTWISE = (cp.constraints.Inequality, cp.constraints.Equality)
 
 @dataclass(frozen=True)
 class Violation:
-    """A use of θ that the theorem does not cover: the expression, where it stands, the rule, a way out."""
+    """A use of θ that the theorem does not cover: the expression, where it stands, the rule, a way out.
+
+    of_norm : whether the expression is a norm, in which the problem is not nondecreasing
+    """
 
     expression: str
     place: str
     rule: str
     remedy: str
+    of_norm: bool = False
 
     def __str__(self) -> str:
         return f"{self.expression}\n    in {self.place}\n    rule: {self.rule}\n    instead: {self.remedy}"
@@ -70,7 +74,7 @@ def inspect(objective: Any, constraints: tuple[Any, ...]) -> Inspection:
         refused.append("the objective")
     for number, constraint in enumerate(constraints, start=1):
         place = f"constraint {number}"
-        for argument, direction in zip(_arguments(constraint), _directions(constraint), strict=True):
+        for argument, direction in zip(arguments_of(constraint), directions_of(constraint), strict=True):
             if walk.visit(argument, direction, place, constraint) and isinstance(constraint, ELEMENTWISE):
                 walk.check_shapes(argument, constraint, place)
         if isinstance(constraint, cp.constraints.FiniteSet):
@@ -124,10 +128,11 @@ class _Walk:
             self._depends[name] = self._visit(node, direction, place, cause)
         return self._depends[name]
 
-    def refuse(self, *violation: str) -> None:
+    def refuse(self, expression: str, place: str, rule: str, remedy: str, of_norm: bool = False) -> None:
         """List a violation once."""
-        if Violation(*violation) not in self.violations:
-            self.violations.append(Violation(*violation))
+        found = Violation(expression, place, rule, remedy, of_norm)
+        if found not in self.violations:
+            self.violations.append(found)
 
     def _visit(self, node: Any, direction: int, place: str, cause: Any) -> bool:
         if isinstance(node, Prediction):
@@ -153,7 +158,7 @@ class _Walk:
             _note(self.checked, node)
         below = []
         for i, argument in enumerate(node.args):
-            along = direction * _monotonicity(node, i)
+            along = direction * monotonicity(node, i)
             below.append(self.visit(argument, along, place, node if direction and not along else cause))
             if below[-1] and isinstance(node, (broadcast_to, Elementwise)):
                 self.check_shapes(argument, node, place)
@@ -202,7 +207,7 @@ class _Walk:
                 remedy = f"declare the sign of {unsigned[0]}: cp.Parameter(nonneg=True)"
             else:
                 remedy = f"`{describe(cause)}` is not known to be nondecreasing in `{name}`; use an atom that is"
-        self.refuse(name, place, rule, remedy)
+        self.refuse(name, place, rule, remedy, of_norm=True)
 
 
 def _note(known: list[Any], node: Any) -> None:
@@ -211,18 +216,18 @@ def _note(known: list[Any], node: Any) -> None:
         known.append(node)
 
 
-def _monotonicity(node: Any, i: int) -> int:
+def monotonicity(node: Any, i: int) -> int:
     """+1 nondecreasing, −1 nonincreasing, 0 unknown, by cvxpy's own rules."""
     return 1 if node.is_incr(i) else -1 if node.is_decr(i) else UNKNOWN
 
 
-def _arguments(constraint: Any) -> list[Any]:
+def arguments_of(constraint: Any) -> list[Any]:
     return [a for group in constraint.args for a in (group if isinstance(group, list) else [group])]
 
 
-def _directions(constraint: Any) -> list[int]:
+def directions_of(constraint: Any) -> list[int]:
     """How the arguments of a constraint act on feasibility."""
-    arguments = _arguments(constraint)
+    arguments = arguments_of(constraint)
     known = {
         cp.constraints.Inequality: [COSTS, HELPS],
         cp.constraints.NonPos: [COSTS],
@@ -271,7 +276,7 @@ def _not_dcp(expression: Any, direction: int) -> str:
 
 def _not_convex(constraint: Any, place: str) -> str:
     """What keeps a constraint from being convex."""
-    pairs = zip(_arguments(constraint), _directions(constraint), strict=True)
+    pairs = zip(arguments_of(constraint), directions_of(constraint), strict=True)
     blamed = [node for argument, direction in pairs for node in _blamed(argument, direction)]
     return f"{place}, {describe(constraint)}, is not convex{_told(blamed, constraint)}."
 
@@ -311,7 +316,7 @@ def _blamed(node: Any, direction: int) -> list[Any]:
         return [node]
     found = []
     for i, argument in enumerate(node.args):
-        along = direction * _monotonicity(node, i)
+        along = direction * monotonicity(node, i)
         below = _blamed(argument, along)
         # An argument that is turned round is named with the node that turns it: −x, not x.
         found += [node] if direction and along == -direction and below and below[0] is argument else below
