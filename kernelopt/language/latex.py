@@ -34,18 +34,24 @@ DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 def problem(objective: Any, constraints: Sequence[Any], named: Notation) -> str:
     """An aligned display of the objective and the first constraints."""
     goal = "minimize" if isinstance(objective, cp.Minimize) else "maximize"
-    lines = [rf"\text{{{goal}}}\quad & {_formula(objective.args[0], named)}"]
+    lines = [rf"\text{{{goal}}}\quad & {formula(objective.args[0], named)}"]
     for number, constraint in enumerate(constraints[:MOST]):
-        lines.append((r"& " if number else r"\text{subject to}\quad & ") + _formula(constraint, named))
+        lines.append((r"& " if number else r"\text{subject to}\quad & ") + formula(constraint, named))
     if len(constraints) > MOST:
         lines.append(rf"& \text{{and {len(constraints) - MOST} more}}")
     return r"$$\begin{aligned}" + "\n" + " \\\\\n".join(lines) + "\n" + r"\end{aligned}$$"
 
 
-def _formula(node: Any, named: Notation) -> str:
+def formula(node: Any, named: Notation) -> str:
+    """An expression or a constraint for math mode."""
     text, legend = _Latex(named).whole(node)
     text += rf"\quad \text{{{legend.strip()}}}" if legend else ""
     return text if len(text) <= LONGEST else escaped(describe(node, named=named), spaces=True)
+
+
+def symbol(name: str) -> str:
+    """A name for math mode: a letter with its subscript, or upright letters."""
+    return _Latex(Notation()).name(name)
 
 
 def escaped(text: str, spaces: bool = False) -> str:

@@ -61,7 +61,7 @@ FORMULAS = {
 
 @pytest.mark.parametrize("expected", FORMULAS)
 def test_formulas(expected):
-    shown = latex._formula(FORMULAS[expected], Notation())
+    shown = latex.formula(FORMULAS[expected], Notation())
     assert shown == expected
     is_math(shown)
 
