@@ -135,9 +135,10 @@ def lower_bound(  # noqa: PLR0917
     kept = ((), ()) if claim is None else (claim.multipliers, claim.grams)
     products = tuple(gram.product for gram in kept[1])
     moved = None if claim is None else claim.dual.z[: len(a)]
+    mu = () if claim is None else _costs(pieces, claim, claim.dual.z[: len(a)])
     return Lower(
         bound.value, bound.rounding, bound.terms, *kept, products=products, missing=bound.missing, rows=moved,
-        idle=() if claim is None else _idle(pieces, claim, claim.dual.z[: len(a)]),
+        idle=() if claim is None else _idle(claim, mu), mu=mu,
     )  # fmt: skip
 
 
@@ -159,11 +160,15 @@ def proven(  # noqa: PLR0917
     return found
 
 
-def _idle(pieces: Pieces, claim: Claim, a: Array) -> tuple[bool, ...]:
+def _costs(pieces: Pieces, claim: Claim, a: Array) -> tuple[Array, ...]:
+    """For each θ the g_t of its norms."""
+    g = pieces.c + pieces.slopes(a)
+    return tuple(g[[norm.column for norm in link.norms]] for link in claim.links)
+
+
+def _idle(claim: Claim, costs: tuple[Array, ...]) -> tuple[bool, ...]:
     """For each θ, whether all ‖mⱼ‖ are far below g_t."""
-    costs = pieces.c + pieces.slopes(a)
-    t = [[norm.column for norm in link.norms] for link in claim.links]
-    return tuple(bool(np.all(found < IDLE * costs[own])) for found, own in zip(claim.lengths, t, strict=True))
+    return tuple(bool(np.all(found < IDLE * own)) for found, own in zip(claim.lengths, costs, strict=True))
 
 
 def _by_spares(task: Claimed, point: Iterate, a: Array, way: str, span: bool) -> Proven:

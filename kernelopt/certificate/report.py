@@ -48,6 +48,7 @@ class Lower:
     missing : the reason where there is no bound
     confined : whether it holds only for θ in the factor's span
     idle : for each θ, whether its costs are far above its multipliers' lengths, so that θ = 0 is best beside them
+    mu : for each θ the multipliers μⱼ of its norms, in the order of its `multipliers`
     """
 
     value: float
@@ -61,6 +62,7 @@ class Lower:
     confined: bool = False
     rows: Array | None = None
     idle: tuple[bool, ...] = ()
+    mu: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +303,7 @@ class Certificate:
         if not isfinite(self.relative_gap) or (self.relative_gap > READABLE and self.absolute_gap <= self.floor):
             gap = f"absolute gap {self.absolute_gap:.1e}"
         ranks = ", ".join(f"rank {r} of {n}" for r, n in self.ranks)
-        low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
+        low, high = self.interval
         told = self._of_rounding()
         gap += f" ({told})" if told else ""
         bounds = f"optimum in [{low}, {high}]"
@@ -309,6 +311,11 @@ class Certificate:
         if self.solver:
             parts = [f"{bounds} by {self.scope.replace('solver', self.solver)}, not proven", gap, ranks]
         return ", ".join(p for p in [*parts, *self.assumptions, *self.rests_on, self._of_all_theta] if p)
+
+    @property
+    def interval(self) -> tuple[str, str]:
+        """The bounds as they are printed: rounded outward, with as many digits as show the gap."""
+        return self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
 
     @property
     def _of_all_theta(self) -> str:
@@ -330,7 +337,7 @@ class Certificate:
         return f"{'all' if share == 100 else f'{share} %'} of it an allowance for rounding"
 
     def _repr_html_(self) -> str:
-        low, high = self._digits(self.lower, ROUND_FLOOR), self._digits(self.upper, ROUND_CEILING)
+        low, high = self.interval
         rows = [
             ("optimum in", f"[{low}, {high}]"),
             ("relative gap", f"{self.relative_gap:.1e}"),
