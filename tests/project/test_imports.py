@@ -115,6 +115,7 @@ INSIDE = {
         ["sparse_rows"],
     ],
     "language": [
+        ["document"],
         ["latex"],
         ["text"],
         ["everywhere"],
