@@ -17,9 +17,11 @@ from kernelopt.certificate import Certificate
 from kernelopt.compiler import explain, explicit, representer, rules
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate
+from kernelopt.compiler.reduction_steps import Material
 from kernelopt.compiler.representer import Reduction
 from kernelopt.driver import audits, convex, exact, policy, principal_components, refine, values, verification
 from kernelopt.driver.answered import Answered
+from kernelopt.driver.derivation import ProblemDerivation, derived
 from kernelopt.driver.options import FactorOptions, check_solver_options, factor_options, goal, spelling
 from kernelopt.driver.refine import Factored
 from kernelopt.driver.statement import Statement, one_at_a_time
@@ -752,6 +754,61 @@ class Problem(Statement, Answered):
         except Exception as error:  # a user's kernel may raise anything, and explaining must not
             lines += [("stopped", line) for line in str(error).splitlines()[:1]]
         return explain.Explanation(tuple(lines))
+
+    @one_at_a_time
+    def derivation(self) -> ProblemDerivation:
+        r"""How the problem becomes the small one in w, and how the bound is proven, with its own formulas and numbers.
+
+        Seven sections: the stated problem, where θ enters, the conditions of the representer theorem, the factor of Q,
+        the reduced problem, the dual point, and the bound. Before a solve it ends with the rows of Q. Where the theorem
+        does not apply, it names the condition that fails, and the sub-expression, and ends there. Nothing is solved.
+
+        Returns
+        -------
+        ProblemDerivation
+            With `markdown`, `latex` (a section to \\input, with amsmath), `html`, and `save(path)`.
+
+        Examples
+        --------
+        >>> import cvxpy as cp, numpy as np, kernelopt as ko
+        >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
+        >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X))), [ko.norm(theta) <= 2])
+        >>> for section in problem.derivation().sections:
+        ...     print(section.title)
+        1. The stated problem
+        2. Where θ enters
+        3. The conditions of the representer theorem
+        4. The factor of Q = AAᵀ
+        >>> _ = problem.solve()
+        >>> problem.derivation().sections[-1].title
+        '7. The bound'
+        """
+        found, form, stopped = self._inspect(), None, ""
+        if not found.violations:
+            try:
+                form = self.canonical_form()
+            except KernelOptError as error:
+                stopped = str(error)
+        nonconvex = form is not None and not form.is_convex
+        kinds = {"spectral": self._spectral is not None, "integers": self.is_mixed_integer(), "nonconvex": nonconvex}
+        return derived(
+            Material(
+                objective=self.objective,
+                constraints=tuple(self.constraints),
+                thetas=tuple(self.thetas()),
+                parameters=tuple(self.parameters()),
+                variables=tuple(self.variables()),
+                named=self._notation(),
+                found=found,
+                form=form,
+                stopped=stopped,
+                reduction=None if self._factored is None else self._factored.reduction,
+                solution=self._solution,
+                changed=tuple([] if self._solution is None else self._changed_since()),
+                kinds=frozenset(kind for kind, holds in kinds.items() if holds),
+            )
+        )
 
     @classmethod
     def from_cvxpy(

@@ -96,7 +96,7 @@ def factors(reduction: Reduction, named: Notation) -> Lines:
         lines.append(("" if lines else "factor", text))
     variables = [f"w_{named.theta(link.theta)}" for link in reduction.form.predictions]
     variables += [named.leaf(reduction.form.users.get(y.id, y)) for y in reduction.form.y]
-    constraints = _count(representer.count_constraints(reduction), "constraint")
+    constraints = count(representer.count_constraints(reduction), "constraint")
     return [*lines, ("reduced", f"{reduction.size} variables ({', '.join(variables)}), {constraints}")]
 
 
@@ -115,7 +115,7 @@ def answer(solution: Solution, named: Notation, is_restriction: bool = False) ->
         lines.append(("", f"‖{named.theta(theta)}‖{kind} = {f.norm:.6g} on {len(f.pivots)} pivots"))
     if solution.certificate is not None:
         lines += _wrapped("certificate", str(solution.certificate))
-    return lines + ([("", told)] if (told := _remedy(solution, is_restriction)) else [])
+    return lines + ([("", told)] if (told := remedy(solution, is_restriction)) else [])
 
 
 def solver(chosen: str | None, stats: SolverStats | None) -> Lines:
@@ -136,7 +136,7 @@ def seconds(stats: SolverStats | None) -> Lines:
     return [("seconds", ", ".join(f"{name} {spent:.2g}" for name, spent in stats.seconds.items()))]
 
 
-def _remedy(solution: Solution, is_restriction: bool) -> str:
+def remedy(solution: Solution, is_restriction: bool) -> str:
     """What to do about the status: what helps against the reason that is known, else what may help."""
     stats, status = solution.solver_stats, solution.status
     if status == Status.OPTIMAL_INACCURATE and solution.certificate is not None:
@@ -176,12 +176,12 @@ def _wrapped(label: str, text: str) -> Lines:
     return [(label, head), *(("", f"    {line}") for line in rest)]
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _places(number: int) -> str:
-    return _count(number, "place")
+    return count(number, "place")
 
 
 def _rows(link: PredictionLink, named: Notation) -> str:

@@ -46,6 +46,7 @@ INSIDE = {
         ["claim", "dual_cones", "gram", "pivots", "sizes", "slopes"],
     ],
     "compiler": [
+        ["reduction_steps"],
         ["comparison", "explain", "projection"],
         ["violations"],
         ["representer"],
@@ -59,7 +60,7 @@ INSIDE = {
         ["reader", "separable"],
         ["feasibility", "integers"],
         ["atom_rules", "columns", "conic_form", "iterate", "restated"],
-        ["canonical_form", "entries", "explicit", "least", "terms"],
+        ["canonical_form", "entries", "explicit", "least", "terms", "uses"],
         ["attributes", "linear_maps", "quadratic_part", "rules"],
     ],
     "driver": [
@@ -69,7 +70,7 @@ INSIDE = {
         ["policy", "verification"],
         ["convex", "local_optima", "options"],
         ["judgement"],
-        ["answered", "diagnosis", "exact", "mixed_integer", "values"],
+        ["answered", "derivation", "diagnosis", "exact", "mixed_integer", "values"],
         ["strategy"],
     ],
     "estimators": [
