@@ -148,7 +148,7 @@ def _in_latex(text: str) -> str:
 
 
 def as_markdown(title: str, sections: Iterable[Section]) -> str:
-    """Markdown with LaTeX between dollar signs, as notebooks, GitHub and pandoc read it."""
+    """Markdown with LaTeX between dollar signs, as notebooks and pandoc read it."""
     found = [f"# {title}"]
     for section in sections:
         found += [f"## {section.title}", *(_markdown_block(block) for block in section.blocks)]

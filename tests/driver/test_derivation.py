@@ -13,6 +13,7 @@ import kernelopt as ko
 from kernelopt.certificate.multipliers import lengths_of
 from kernelopt.errors import DataTypeError, OptionError
 from kernelopt.kernels import Gaussian, Linear
+from kernelopt.language import latex
 
 X = np.linspace(0, 6, 30)[:, None]
 y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).standard_t(2, size=30)
@@ -181,6 +182,15 @@ def test_multipliers_of_the_norm_are_recomputed():
     assert r"\leq \mu = 2$" in sections(solved(concave))["The dual point"]
 
 
+def test_the_expression_around_a_prediction_is_the_smallest_that_is_not_affine():
+    theta, b = ko.Theta(Gaussian(sigma=1.0)), cp.Variable(name="b")
+    objective = cp.sum(theta(X) + b) + cp.norm1(2 * (theta(X) - b)) + cp.square(ko.norm(theta))
+    told = sections(ko.Problem(cp.Minimize(objective)))[TITLES[1]]
+    assert (
+        r"in $\sum \left(A\theta + b\right)$ (the objective); $\operatorname{norm1}\left(2\,\left(A\theta - b\r" in told
+    )
+
+
 def test_maximizing_turns_the_bound_round():
     found = sections(solved(concave))
     assert r"f(\text{answer}) \leq \text{optimum} \leq -D(\nu, \mu)" in found["The bound"]
@@ -195,7 +205,14 @@ def test_several_thetas_have_their_names():
     assert "$A_{2}f$: predictions, values of the function, 4 rows" in found[TITLES[1]]
     # w is a name of the problem, so that the coordinates have another one
     assert r"B_{1}v_{1} - w" in found["The reduced problem"] and r"B_{2}v_{1} \geq -1" in found["The reduced problem"]
-    assert r"\mathrm{coefs}" in found["The dual point"]
+    problem = solved(mixed)
+    (f, own), (g, other) = ((theta, theta._duals.values()) for theta in problem.thetas())
+    for theta, nu in ((f, np.concatenate(list(own))), (g, np.concatenate(list(other)))):
+        (told,) = re.findall(
+            rf"For \${re.escape(latex.symbol(theta.name))}\$: \$\\\|\\nu \\\| = ([\d.]+)\$",
+            sections(problem)["The dual point"],
+        )
+        assert float(told) == pytest.approx(np.linalg.norm(nu), rel=1e-5)
     assert "A·coefs = ACᵀv₂ = Bv₂" in solved(mixed).derivation().html
     assert r"\theta_{k}$ is each of $\theta _{1}$, $\theta _{2}$, $\theta _{3}$" in sections(several())[TITLES[2]]
 
@@ -215,6 +232,7 @@ def test_the_condition_that_fails_is_named_and_the_text_stops(build, failing, to
     found = sections(problem)
     assert list(found) == ["The stated problem", "Where h enters", "The conditions of the representer theorem"]
     assert failing in found[TITLES[2]] and told in found[TITLES[2]]
+    assert ("Here the condition fails." in found[TITLES[2]]) == (failing != "Condition (i) fails")
     assert "(iii)" not in found[TITLES[2]] and not problem.is_representable()
 
 
