@@ -30,10 +30,10 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
     all variables of a constraint cost next to nothing, they count with the size that would cost as much as other terms.
     """
     form = reduction.form
-    outside = max((_outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)), default=0.0)
+    apart = max((outside(variable, value) for variable, value in zip(form.y, point.y, strict=True)), default=0.0)
     domain = domain_of(form).whole
     if not form.outer.constraints and not domain:
-        return outside
+        return apart
     place(form, point)
     most = LARGE * data_unit if data_unit else np.inf
     unit = min(point.prediction_unit(data_unit), most)
@@ -59,7 +59,7 @@ def violation(reduction: Reduction, point: Iterate, data_unit: float = 0.0) -> f
             relative_violation(c, _raised(sizes, floors, c), shares, finite) if part > FEASIBLE else part
             for c, part in zip(form.outer.constraints, found, strict=True)
         ]
-    return max(outside, beyond, *found)
+    return max(apart, beyond, *found)
 
 
 def _floors(form: CanonicalForm, sizes: Mapping[int, float]) -> dict[int, float]:
@@ -100,7 +100,7 @@ def _raised(sizes: Mapping[int, float], floors: Mapping[int, float], constraint:
     return {**sizes, **{i: max(sizes.get(i, 0.0), floors[i]) for i in own}} if own <= set(floors) else sizes
 
 
-def _outside(variable: cp.Variable, given: Any) -> float:
+def outside(variable: cp.Variable, given: Any) -> float:
     """By how much a variable's value violates its attributes (nonneg, bounds, PSD …), relative to the value's size.
 
     The distance from integers is absolute, since their unit is 1.

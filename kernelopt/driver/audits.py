@@ -40,7 +40,7 @@ def audit(
     multipliers of constraints what violations cost.
     """
     reduction, point = placed(form, functions, form.users_values())
-    filled = _with_others(form, point)
+    filled = with_others(form, point)
     if filled is None:
         note = "no values of the problem's variables were found for this θ"
         if not form.has_cones:
@@ -126,11 +126,14 @@ def _matched(link: PredictionLink, function: Function) -> Array | None:
     return np.asarray(at) if np.all(at < len(link.rows.points)) else None
 
 
-def _with_others(form: CanonicalForm, point: Iterate) -> Iterate | None:
-    """The point with the best values of the user's variables for this θ where some have no value; None without such."""
+def with_others(form: CanonicalForm, point: Iterate, keeps: bool = False) -> Iterate | None:
+    """The point with the best values of the user's variables for this θ where some have no value; None without such.
+
+    keeps : whether the others keep theirs
+    """
     if all(y is not None for y in point.y):
         return point
-    return None if not form.has_cones else cvxpy_solvers.fill_in(form, point, 1e-8)
+    return None if not form.has_cones else cvxpy_solvers.fill_in(form, point, 1e-8, keeps=keeps)
 
 
 def _multipliers_from_coefficients(reduction: Reduction, data: Outer, point: Iterate) -> tuple[Array, ...] | None:

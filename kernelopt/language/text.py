@@ -27,8 +27,8 @@ TERMS, FIRST = 8, 3
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 INTEGER = np.dtype(np.int64).itemsize
 POWERS = {"2": "²", "3": "³"}
-# cvxpy's names of nodes that only change a shape.
-TRANSPARENT = {"Promote", "broadcast_to"}
+# cvxpy's names of nodes that only change a shape, or what is known of a matrix.
+TRANSPARENT = {"Promote", "broadcast_to", "psd_wrap"}
 # Public names of cvxpy's classes, and atoms with a count as their first datum.
 NAMES = {
     "Pnorm": "pnorm", "PnormApprox": "pnorm", "GeoMean": "geo_mean", "GeoMeanApprox": "geo_mean",

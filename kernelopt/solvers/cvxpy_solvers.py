@@ -632,10 +632,16 @@ def solve_reduction(  # noqa: PLR0917
     return replace(answer, point=point)
 
 
-def fill_in(form: CanonicalForm, point: Iterate, tol: float, seconds: float | None = None) -> Iterate | None:
-    """The point with optimal y for its u and t, and unchanged multipliers; None where no y is found."""
+def fill_in(
+    form: CanonicalForm, point: Iterate, tol: float, seconds: float | None = None, keeps: bool = False
+) -> Iterate | None:
+    """The point with optimal y for its u and t, and unchanged multipliers; None where no y is found.
+
+    keeps : whether those of y that have a value keep it
+    """
     place(form, point)
     linked = [link.u for link in form.predictions if link.u is not None] + [norm.t for norm in form.norms]
+    linked += [v for v, value in zip(form.y, point.y, strict=True) if keeps and value is not None]
     fixed = [v == v.value for v in linked]
     problem = cp.Problem(form.bare.objective, [*form.bare.constraints, *fixed])
     try:
