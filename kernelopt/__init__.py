@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from kernelopt import errors, feature_space, kernels, losses, plots, testing
+from kernelopt.equivalence import verify_reduction
 from kernelopt.factorization import FactorCache
 from kernelopt.language.everywhere import everywhere
 from kernelopt.language.expressions import FeatureMatrix, Theta, average, gaussian_mean, integral, norm, sum_squares
@@ -76,6 +77,7 @@ __all__ = [
     "sum_squares",
     "testing",
     "tune",
+    "verify_reduction",
 ]
 
 

@@ -52,6 +52,14 @@ class World:
         self.problem.solve()
         return self.problem
 
+    alpha = cached_property(lambda self: cp.Variable(6))
+
+    @cached_property
+    def reduced(self):
+        """The problem in coefficients α."""
+        penalty = self.lam * cp.quad_form(self.alpha, cp.psd_wrap(self.Q))
+        return cp.Problem(cp.Minimize(self.weights @ cp.square(self.y - self.Q @ self.alpha) + penalty))
+
     explicit = cached_property(lambda self: cp.Variable(2))
     Phi = cached_property(lambda self: cp.Constant(self.X))
 
@@ -145,6 +153,9 @@ RIGHT = {
     "K": lambda w: w.Q[:, :2],
     "theta": lambda w: w.theta,
     "problem": lambda w: w.problem,
+    "stated": lambda w: w.problem,
+    "reduced": lambda w: w.reduced,
+    "functions": lambda w: {w.theta: w.alpha},
     "parameter": lambda w: w.lam,
     "parameters": lambda w: [w.lam],
     "weights": lambda w: w.weights,

@@ -15,7 +15,7 @@ from kernelopt.solvers.engine import Engine
 ORDER = [
     ["plots"],
     ["estimators"],
-    ["model_selection"],
+    ["equivalence", "model_selection"],
     ["problem"],
     ["sensitivity"],
     ["driver"],
@@ -72,6 +72,14 @@ INSIDE = {
         ["judgement"],
         ["answered", "derivation", "diagnosis", "exact", "mixed_integer", "values"],
         ["strategy"],
+    ],
+    "equivalence": [
+        ["reductions"],
+        ["findings"],
+        ["by_function"],
+        ["counterexamples", "reduced_optimum"],
+        ["flat_directions", "meanings", "pointwise"],
+        ["reduction_report"],
     ],
     "estimators": [
         ["cross_validated", "perceptron", "stated"],

@@ -1,0 +1,172 @@
+"""The optimum of a problem without θ: proven by a certificate, or estimated from the answers of several solvers.
+
+A status is never taken on trust. A value counts where the point meets the constraints, "infeasible" and "unbounded"
+where they are proven, or where two solvers claim them and none has a point.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf, isfinite
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+
+from kernelopt.certificate import FULL, Certificate
+from kernelopt.compiler.residuals import FEASIBLE
+from kernelopt.equivalence import flat_directions, pointwise
+from kernelopt.equivalence.reduction_report import Enclosure, PointValue
+from kernelopt.errors import DataError, DCPError, KernelOptError
+from kernelopt.problem import Problem
+from kernelopt.results.solution import Status
+from kernelopt.solvers import cvxpy_solvers
+
+SOLVERS = ("CLARABEL", "ECOS", "SCS", "OSQP")  # those whose tolerances `cvxpy_solvers` sets
+FEWEST = 2  # solvers that agree
+NOTHING = Enclosure(-inf, inf, "user_limit", False, "no bound")
+Values = Mapping[cp.Variable, Any]
+
+
+def of_certificate(problem: Problem, tol: float) -> Enclosure:
+    """Solve a problem; its certificate, or its proven status, as an enclosure of its optimum."""
+    problem.solve(tol=tol)
+    worst = -inf if isinstance(problem.objective, cp.Maximize) else inf
+    status, certificate = problem.status, problem.certificate
+    if status == Status.INFEASIBLE:
+        return Enclosure(worst, worst, str(status), True, "proven")
+    if status == Status.UNBOUNDED:
+        return Enclosure(-worst, -worst, str(status), True, "proven by a ray")
+    if certificate is None:
+        return Enclosure(-inf, inf, str(status), False, f"no bound: the solve ended as {status}")
+    source, is_proven = _source(certificate, bool(problem.thetas()))
+    return Enclosure(certificate.lower, certificate.upper, str(status), is_proven, source)
+
+
+def _source(certificate: Certificate, in_theta: bool) -> tuple[str, bool]:
+    """What bounds come from, and whether they are proven for every θ."""
+    if certificate.solver:
+        return f"by {certificate.solver}'s word, not proven", False
+    if certificate.scope != FULL:
+        return f"for θ in the span of {certificate.ranks[0][0] if certificate.ranks else 0} columns, not proven", False
+    if certificate.assumptions:
+        return f"assumed: {certificate.assumptions[0]}", False
+    return "proven, full kernel" if in_theta else "proven", True
+
+
+def enclosed(reduced: cp.Problem, tol: float, allowed: float) -> tuple[Enclosure, Values | None]:
+    """The optimum of a reduced problem, and the values of its variables at an answer; None without one.
+
+    allowed : the gap that suffices
+
+    Its certificate is that of the same problem as a `Problem` without θ. Where the gap stays open, as with free
+    coefficients of a singular Q, whose multipliers have to cancel exactly, it is that without flat directions. Where
+    that leaves a gap, too, several of cvxpy's solvers are compared.
+    """
+    if not reduced.is_dcp():
+        raise DCPError(
+            "Expected a reduced problem that follows the rules of disciplined convex programming; got one that does "
+            "not. Write αᵀQα as cp.quad_form(alpha, cp.psd_wrap(Q)), or as cp.sum_squares(B.T @ alpha) with Q = BBᵀ."
+        )
+    rest, set_back = flat_directions.without(reduced) or (reduced, None)
+    found, values, stats = NOTHING, None, ""
+    # Where directions are left out, the problem with them is much harder to solve, and its bounds stay open.
+    both = [True, False] if _size(rest) < _size(reduced) else [False, True]
+    for is_rest in both if set_back is not None else [False]:
+        found, values, stats = _certified(rest if is_rest else reduced, tol)
+        if is_rest and set_back is not None:
+            found = replace(found, source=f"{found.source}, α without flat directions of Q")
+            set_back()
+            values = None if values is None else _values(reduced)
+        if found.lower == found.upper or found.upper - found.lower <= allowed:
+            return found, values
+    answers = [] if values is None else [_OfSolver(stats, values, _appraised(reduced, values))]
+    estimate = _estimated(reduced, rest, set_back, tol, answers)
+    return estimate if estimate[0].is_known else (found, values or estimate[1])
+
+
+def _size(problem: cp.Problem) -> int:
+    return sum(v.size for v in problem.variables())
+
+
+def _certified(problem: cp.Problem, tol: float) -> tuple[Enclosure, Values | None, str]:
+    """The enclosure by the problem's certificate, the values of an answer, and the solver's name."""
+    twin = Problem(problem.objective, problem.constraints)
+    try:
+        with _without_warnings():
+            found = of_certificate(twin, tol)
+    except DataError:
+        raise
+    except KernelOptError:
+        return NOTHING, None, ""
+    has_point = twin.value is not None and isfinite(twin.value)
+    stats = twin.solver_stats
+    return found, _values(problem) if has_point else None, "" if stats is None else stats.solver_name
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Without cvxpy's warning of matrices that are indefinite by rounding, which flat directions are left out for."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Forming a nonconvex expression", UserWarning)
+        yield
+
+
+def _appraised(problem: cp.Problem, values: Values) -> PointValue:
+    pointwise.place(values)
+    return pointwise.at_present(problem)
+
+
+class _OfSolver(NamedTuple):
+    """A solver's answer, and the problem there."""
+
+    solver: str
+    values: Values
+    there: PointValue
+
+
+def _values(problem: cp.Problem) -> dict[cp.Variable, Any]:
+    return {v: v.value for v in problem.variables()}
+
+
+def _estimated(
+    reduced: cp.Problem, rest: cp.Problem, set_back: Callable[[], None] | None, tol: float, known: list[_OfSolver]
+) -> tuple[Enclosure, Values | None]:
+    """The value of the most accurate answer, give or take twice its distance to the nearest one of another solver.
+
+    rest, set_back : the problem without flat directions, which solvers get, and the way back from their answers
+    """
+    answers, claims = list(known), []
+    for name in SOLVERS:
+        if name not in cp.installed_solvers() or any(name == answer.solver for answer in known):
+            continue
+        twin = cp.Problem(rest.objective, rest.constraints)
+        try:
+            with _without_warnings():
+                found = cvxpy_solvers.solve(twin, name, tol, {})
+        except KernelOptError:  # it does not take such cones
+            continue
+        if found.has_point:
+            if set_back is not None:
+                set_back()
+            answers.append(_OfSolver(name, _values(reduced), pointwise.at_present(reduced)))
+        else:
+            claims.append((name, found.status))
+    feasible = [a for a in answers if a.there.violation <= FEASIBLE and isfinite(a.there.value)]
+    if len(feasible) >= FEWEST:
+        best = min(feasible, key=lambda a: a.there.violation)
+        near = min((a for a in feasible if a is not best), key=lambda a: abs(a.there.value - best.there.value))
+        value, error = best.there.value, 2 * abs(near.there.value - best.there.value)
+        source = f"estimated from {best.solver} and {near.solver}"
+        return Enclosure(value - error, value + error, "optimal", False, source), best.values
+    if feasible:
+        return NOTHING, feasible[0].values
+    worst = -inf if isinstance(reduced.objective, cp.Maximize) else inf
+    for status, value in ((Status.INFEASIBLE, worst), (Status.UNBOUNDED, -worst)):
+        names = [name for name, claim in claims if claim == status]
+        if len(names) >= FEWEST:
+            source = f"by the word of {' and '.join(names[:2])}"
+            return Enclosure(value, value, str(status), False, source), None
+    return NOTHING, None

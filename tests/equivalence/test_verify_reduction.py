@@ -1,0 +1,474 @@
+"""Reductions that are right are found equivalent; those with a mistake are not, and the mistake is in the findings."""
+
+import pickle
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import kernelopt as ko
+from kernelopt.equivalence import flat_directions, pointwise, reduced_optimum
+from kernelopt.errors import DataError, DataTypeError, DCPError, KernelOptError, OptionError, ParameterError
+
+RNG = np.random.default_rng(0)
+N = 20
+X = RNG.normal(size=(N, 2))
+TARGETS = 3 + np.sin(X[:, 0]) + 0.3 * RNG.normal(size=N)
+LABELS = np.where(X[:, 0] + 0.5 * RNG.normal(size=N) > 0, 1.0, -1.0)
+KERNEL = ko.kernels.Gaussian(sigma=1.0)
+Q = KERNEL(X)
+B = np.linalg.cholesky(Q)
+LAM = 0.1
+
+
+class Pair:
+    """One stated problem, and the variables of its reductions."""
+
+    def __init__(self):
+        self.theta, self.b = ko.Theta(KERNEL), cp.Variable(name="b")
+        self.alpha = cp.Variable(N, name="α")
+        self.loss = cp.norm1(TARGETS - self.theta(X) - self.b)
+        self.stated = ko.Problem(cp.Minimize(self.loss + LAM * ko.sum_squares(self.theta)))
+        self.reduced_loss = cp.norm1(TARGETS - Q @ self.alpha - self.b)
+        self.square = cp.quad_form(self.alpha, cp.psd_wrap(Q))
+        self.right = cp.Problem(cp.Minimize(self.reduced_loss + LAM * self.square))
+
+    def check(self, objective, constraints=(), stated=None, **named):
+        reduced = cp.Problem(objective, list(constraints))
+        return ko.verify_reduction(stated or self.stated, reduced, {self.theta: self.alpha}, **named)
+
+
+@pytest.fixture
+def pair():
+    return Pair()
+
+
+# ---------------------------------------------------------------- right ones
+
+
+def test_coefficients(pair):
+    report = ko.verify_reduction(pair.stated, pair.right, {pair.theta: (X, pair.alpha)})
+    assert report.is_equivalent is True
+    assert report.counterexamples == () and report.functions_tried == 8
+    assert report.stated.is_proven and report.reduced.is_proven
+    assert abs(report.difference) <= 1e-6 * report.unit
+    assert "the problems agree at 8 functions" in report.findings[0] and "difference" not in str(report)
+
+
+def test_without_functions_only_the_optima_are_compared(pair):
+    report = ko.verify_reduction(pair.stated, pair.right)
+    assert report.is_equivalent is True and report.functions_tried == 0
+    assert report.findings[-1].startswith("Functions were not compared")
+
+
+@pytest.mark.slow
+def test_coordinates_of_a_factor(pair):
+    w, c = cp.Variable(N), cp.Variable()
+    reduced = cp.Problem(cp.Minimize(cp.norm1(TARGETS - B @ w - c) + LAM * cp.sum_squares(w)))
+    report = ko.verify_reduction(pair.stated, reduced, {pair.theta: (X, np.linalg.inv(B).T @ w), pair.b: c})
+    assert report.is_equivalent is True
+
+
+@pytest.mark.slow
+def test_slacks_are_chosen_best(pair):
+    xi, e = cp.Variable(N, nonneg=True), TARGETS - Q @ pair.alpha - pair.b
+    assert pair.check(cp.Minimize(cp.sum(xi) + LAM * pair.square), [xi >= e, xi >= -e]).is_equivalent is True
+    wrong = pair.check(cp.Minimize(cp.sum(xi) + LAM * pair.square), [xi >= e])
+    assert wrong.is_equivalent is False and wrong.counterexamples[0].kind == "invented"
+
+
+@pytest.mark.slow
+def test_slacks_of_the_stated_problem_are_chosen_best(pair):
+    xi, e = cp.Variable(N), TARGETS - pair.theta(X) - pair.b
+    stated = ko.Problem(cp.Minimize(cp.sum(xi) + LAM * ko.sum_squares(pair.theta)), [xi >= e, xi >= -e])
+    assert pair.check(pair.right.objective, stated=stated).is_equivalent is True
+
+
+@pytest.mark.later
+def test_maximize(pair):
+    stated = ko.Problem(cp.Maximize(-pair.stated.objective.args[0]))
+    right = pair.check(cp.Maximize(-pair.right.objective.args[0]), stated=stated)
+    assert right.is_equivalent is True
+    wrong = pair.check(cp.Maximize(-pair.reduced_loss - LAM * cp.sum_squares(pair.alpha)), stated=stated)
+    assert wrong.is_equivalent is False
+    ours, theirs = wrong.counterexamples[0].stated.value, wrong.counterexamples[0].reduced.value
+    assert (wrong.counterexamples[0].kind == "lost") == (wrong.difference < 0)
+    assert abs(ours - theirs) > 1e-3
+
+
+@pytest.mark.slow
+def test_several_thetas_with_outputs():
+    t, m = ko.Theta(ko.kernels.Linear()), ko.Theta(KERNEL, outputs=2)
+    Y = np.column_stack([TARGETS, LABELS])
+    loss = cp.sum_squares(Y - m(X)) + cp.norm1(LABELS - t(X))
+    stated = ko.Problem(cp.Minimize(loss + LAM * ko.sum_squares(m) + ko.norm(t)))
+    W, beta = cp.Variable((N, 2)), cp.Variable(2)
+    fit = cp.sum_squares(Y - B @ W) + cp.norm1(LABELS - X @ beta)
+    means = {m: (X, np.linalg.inv(B).T @ W), t: (np.eye(2), beta)}
+    right = cp.Problem(cp.Minimize(fit + LAM * cp.sum_squares(W) + cp.norm(beta)))
+    assert ko.verify_reduction(stated, right, means).is_equivalent is True
+    wrong = cp.Problem(cp.Minimize(fit + LAM * cp.sum_squares(W) + cp.norm1(beta)))
+    report = ko.verify_reduction(stated, wrong, means)
+    assert report.is_equivalent is False
+    assert "norm1(" in " ".join(report.findings) and "‖θ₂‖" in " ".join(report.findings)
+
+
+@pytest.mark.slow
+def test_singular_matrices():
+    """Repeated rows leave flat directions of α, in which multipliers have to cancel exactly."""
+    points, y = np.vstack([X, X[:5]]), np.concatenate([TARGETS, TARGETS[:5] + 0.1])
+    theta, alpha, K = ko.Theta(KERNEL), cp.Variable(N + 5), KERNEL(np.vstack([X, X[:5]]))
+    stated = ko.Problem(cp.Minimize(cp.norm1(y - theta(points))), [ko.norm(theta) <= 2])
+    reduced = cp.Problem(cp.Minimize(cp.norm1(y - K @ alpha)), [cp.quad_form(alpha, cp.psd_wrap(K)) <= 4])
+    report = ko.verify_reduction(stated, reduced, {theta: alpha})
+    assert report.is_equivalent is True and report.reduced.is_proven
+
+
+def test_a_closed_form(pair):
+    """The optimum of kernel ridge regression is λyᵀ(Q + λI)⁻¹y."""
+    stated = ko.Problem(cp.Minimize(cp.sum_squares(TARGETS - pair.theta(X)) + LAM * ko.sum_squares(pair.theta)))
+    solution = np.linalg.solve(Q + LAM * np.eye(N), TARGETS)
+    optimum = LAM * TARGETS @ solution
+    closed = cp.Problem(cp.Minimize(cp.Constant(optimum)))
+    assert ko.verify_reduction(stated, closed, {pair.theta: cp.Constant(solution)}).is_equivalent is True
+    wrong = ko.verify_reduction(stated, closed, {pair.theta: cp.Constant(1.1 * solution)})
+    assert wrong.is_equivalent is False and wrong.counterexamples[0].kind == "invented"
+    assert ko.verify_reduction(stated, closed).is_equivalent is True
+    assert ko.verify_reduction(stated, cp.Problem(cp.Minimize(cp.Constant(0.9 * optimum)))).is_equivalent is False
+
+
+@pytest.mark.slow
+def test_integers_by_the_word_of_a_solver(pair):
+    z = cp.Variable(2, boolean=True)
+    stated = ko.Problem(cp.Minimize(cp.norm1(TARGETS[:4] - pair.theta(X[:4]) - cp.sum(z)) + ko.norm(pair.theta)))
+    w, root = cp.Variable(4), np.linalg.cholesky(Q[:4, :4])
+    reduced = cp.Problem(cp.Minimize(cp.norm1(TARGETS[:4] - root @ w - cp.sum(z)) + cp.norm(w)))
+    report = ko.verify_reduction(stated, reduced, {pair.theta: np.linalg.inv(root).T @ w})
+    assert report.is_equivalent is True and not report.stated.is_proven
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+def test_the_norm_of_coefficients(pair):
+    report = pair.check(cp.Minimize(pair.reduced_loss + LAM * cp.sum_squares(pair.alpha)))
+    assert report.is_equivalent is False
+    assert "They differ in: stated 0.1·‖θ‖² = " in report.findings[-1] and "reduced 0.1·‖α‖² = " in report.findings[-1]
+    example = report.counterexamples[-1]
+    f = example.functions[pair.theta]
+    assert example.stated.terms[1] == pytest.approx(LAM * f.norm**2)
+    assert example.reduced.terms[1] == pytest.approx(LAM * f.coefficients @ f.coefficients)
+
+
+@pytest.mark.later
+def test_what_the_reduced_problem_loses_has_its_value_there(pair):
+    """θ̂ has the value of the certificate, and its coefficients another one in the reduced problem."""
+    report = pair.check(cp.Minimize(pair.reduced_loss + 2 * LAM * pair.square))
+    lost = report.counterexamples[0]
+    assert report.is_equivalent is False and lost.kind == "lost"
+    assert report.stated.lower <= lost.stated.value <= report.stated.upper + 1e-9
+    f = lost.functions[pair.theta]
+    assert lost.reduced.value == pytest.approx(lost.stated.value + LAM * f.norm**2, rel=1e-6)
+    assert f"{lost.reduced.value:.6g}" in report.findings[0]
+
+
+def test_half_of_the_penalty(pair):
+    report = pair.check(cp.Minimize(pair.reduced_loss + LAM / 2 * pair.square))
+    assert report.is_equivalent is False and report.counterexamples[0].kind == "invented"
+    assert "(0.5 times as much at all of them)" in report.findings[-1]
+
+
+@pytest.mark.later
+def test_multiples_of_the_objective_have_the_same_answers(pair):
+    report = pair.check(cp.Minimize(3 * (pair.reduced_loss + LAM * pair.square) + 7))
+    assert report.is_equivalent is False
+    assert "At 8 functions the reduced objective is 3 × the stated one + 7" in report.findings[-1]
+
+
+@pytest.mark.later
+def test_an_intercept_that_is_penalized(pair):
+    K = Q + 1
+    reduced = cp.Problem(
+        cp.Minimize(cp.norm1(TARGETS - K @ pair.alpha) + LAM * cp.quad_form(pair.alpha, cp.psd_wrap(K)))
+    )
+    report = ko.verify_reduction(pair.stated, reduced, {pair.theta: pair.alpha, pair.b: cp.sum(pair.alpha)})
+    assert report.is_equivalent is False and report.counterexamples[0].distance > 0.01
+
+
+@pytest.mark.slow
+def test_a_radius_that_is_not_squared(pair):
+    stated = ko.Problem(cp.Minimize(pair.loss), [ko.norm(pair.theta) <= 1.5])
+    assert pair.check(cp.Minimize(pair.reduced_loss), [pair.square <= 1.5**2], stated).is_equivalent is True
+    report = pair.check(cp.Minimize(pair.reduced_loss), [pair.square <= 1.5], stated)
+    assert report.is_equivalent is False
+    assert "`quad_form(α, [20×20 data]) ≤ 1.5` by 0.75" in report.findings[0]
+    larger = pair.check(cp.Minimize(pair.reduced_loss), [pair.square <= 4 * 1.5**2], stated)
+    assert larger.is_equivalent is False
+    assert "violates `‖θ‖ ≤ 1.5` by 1.5 in the stated problem" in " ".join(larger.findings)
+
+
+@pytest.mark.later
+def test_a_jitter(pair):
+    f, P = cp.Variable(N), np.linalg.inv(Q + 0.01 * np.eye(N))
+    reduced = cp.Problem(
+        cp.Minimize(cp.norm1(TARGETS - f - pair.b) + LAM * cp.quad_form(f, cp.psd_wrap((P + P.T) / 2)))
+    )
+    blind = ko.verify_reduction(pair.stated, reduced)
+    assert blind.is_equivalent is False and "no θ has a value below" in blind.findings[0]
+    assert blind.findings[0].endswith("Pass functions= to see at which function.")
+    told = ko.verify_reduction(pair.stated, reduced, {pair.theta: P @ f})
+    assert told.counterexamples[0].stated.value > told.stated.lower > told.counterexamples[0].reduced.value
+
+
+@pytest.mark.slow
+def test_the_sign_of_a_quantile(pair):
+    stated = ko.Problem(
+        cp.Minimize(cp.sum(ko.losses.pinball(TARGETS, pair.theta(X) + pair.b, 0.8)) + LAM * ko.sum_squares(pair.theta))
+    )
+    e = TARGETS - Q @ pair.alpha - pair.b
+    for sign, verdict in ((1, True), (-1, False)):
+        loss = cp.sum(cp.maximum(sign * 0.8 * e, sign * -0.2 * e))
+        assert pair.check(cp.Minimize(loss + LAM * pair.square), stated=stated).is_equivalent is verdict
+
+
+@pytest.mark.slow
+def test_derivatives_need_their_own_coefficients():
+    sigma, x, z = 0.5, np.linspace(0, 3, 8)[:, None], np.linspace(0, 3, 12)[:, None]
+    y = x[:, 0] + np.sin(4 * x[:, 0])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=sigma))
+    A, D = ko.FeatureMatrix(x, theta.kernel), ko.FeatureMatrix(z, theta.kernel).derivative(0)
+    stated = ko.Problem(cp.Minimize(cp.sum_squares(y - A @ theta) + LAM * ko.sum_squares(theta)), [D @ theta >= 0])
+    K, T, S = theta.kernel(x), (x.T - z) / sigma**2 * theta.kernel(z, x), (z - z.T) ** 2 / sigma**2
+    alpha, beta = cp.Variable(8), cp.Variable(12)
+    small = cp.sum_squares(y - K @ alpha) + LAM * cp.quad_form(alpha, cp.psd_wrap(K))
+    report = ko.verify_reduction(stated, cp.Problem(cp.Minimize(small), [T @ alpha >= 0]), {theta: (x, alpha)})
+    assert report.is_equivalent is False
+    assert report.counterexamples[0].kind == "lost" and report.counterexamples[0].distance > 0.05
+    assert "No coefficients give it" in report.findings[0]
+    G = np.block([[K, T.T], [T, (1 - S) / sigma**2 * theta.kernel(z)]])
+    c = cp.hstack([alpha, beta])
+    values, V = np.linalg.eigh(G)
+    root = np.sqrt(np.maximum(values, 0))[:, None] * V.T
+    fit = cp.sum_squares(y - G[:8] @ c) + LAM * cp.sum_squares(root @ c)
+    report = ko.verify_reduction(
+        stated, cp.Problem(cp.Minimize(fit), [G[8:] @ c >= 0]), {theta: [(A, alpha), (D, beta)]}
+    )
+    assert report.is_equivalent is True
+
+
+@pytest.mark.later
+def test_a_constraint_that_does_not_bind(pair):
+    """The optima agree on these data, which proves nothing for others."""
+    stated = ko.Problem(pair.stated.objective, [pair.theta(X) <= 50])
+    report = pair.check(pair.right.objective, stated=stated)
+    assert report.is_equivalent is None
+    assert "violates the stated one: `A·θ ≤ 50`" in report.findings[0]
+
+
+def svm(pair):
+    loss = cp.sum(ko.losses.hinge(LABELS, pair.theta(X) + pair.b))
+    return ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(pair.theta)))
+
+
+@pytest.mark.parametrize(
+    ("upper", "equation", "verdict", "told"),
+    [(1.0, True, True, "agree"), (1.0, False, False, "Weak duality fails"), (0.5, True, False, "A gap is left")],
+)
+def test_duals(pair, upper, equation, verdict, told):
+    H = cp.psd_wrap(np.outer(LABELS, LABELS) * Q)
+    limits = [pair.alpha >= 0, pair.alpha <= upper] + [LABELS @ pair.alpha == 0] * equation
+    dual = cp.Problem(cp.Maximize(cp.sum(pair.alpha) - 0.5 * cp.quad_form(pair.alpha, H)), limits)
+    means = {pair.theta: cp.multiply(LABELS, pair.alpha)}
+    report = ko.verify_reduction(svm(pair), dual, means, dual=True)
+    assert report.is_equivalent is verdict and told in report.findings[0]
+
+
+def test_a_dual_with_the_wrong_function(pair):
+    H = cp.psd_wrap(np.outer(LABELS, LABELS) * Q)
+    limits = [pair.alpha >= 0, pair.alpha <= 1, LABELS @ pair.alpha == 0]
+    dual = cp.Problem(cp.Maximize(cp.sum(pair.alpha) - 0.5 * cp.quad_form(pair.alpha, H)), limits)
+    report = ko.verify_reduction(svm(pair), dual, {pair.theta: pair.alpha}, dual=True)
+    assert report.is_equivalent is False and report.counterexamples[0].kind == "invented"
+
+
+# ---------------------------------------------------------------- without an optimum
+
+
+@pytest.mark.slow
+def test_infeasible_and_unbounded(pair):
+    empty = [Q @ pair.alpha <= -1, Q @ pair.alpha >= 1]
+    none = ko.Problem(pair.stated.objective, [pair.theta(X) <= -1, pair.theta(X) >= 1])
+    lost = pair.check(pair.right.objective, empty)
+    assert lost.is_equivalent is False and lost.reduced.status == "infeasible"
+    assert "the reduced problem is infeasible" in lost.findings[0] and "violates" in lost.findings[0]
+    invented = pair.check(pair.right.objective, stated=none)
+    assert invented.is_equivalent is False and "The stated problem is infeasible" in invented.findings[0]
+    assert "violates `A·θ" in invented.findings[1]
+    assert pair.check(pair.right.objective, empty, stated=none).is_equivalent is True
+    low = pair.check(cp.Minimize(cp.sum(Q @ pair.alpha)))
+    assert low.is_equivalent is False and low.reduced.upper == -np.inf
+    assert all("nan" not in str(report) for report in (lost, invented, low))
+
+
+def test_the_rules_come_first(pair):
+    stated = ko.Problem(cp.Minimize(pair.loss), [ko.norm(pair.theta) >= 1])
+    report = pair.check(pair.right.objective, stated=stated)
+    assert report.is_equivalent is None and report.stated is None
+    assert report.findings[0].startswith("The representer theorem does not cover the stated problem")
+    assert any("bounded from above" in line for line in report.findings)
+
+
+# ---------------------------------------------------------------- the optimum of the reduced problem
+
+
+def test_estimates_need_two_solvers_with_feasible_points(monkeypatch):
+    """Where nothing is proven, the value of one solver alone is none."""
+    x = cp.Variable(3)
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(x - 1)), [x >= 2])
+    nothing = reduced_optimum.NOTHING, None, ""
+    monkeypatch.setattr(reduced_optimum, "_certified", lambda *given: nothing)
+    monkeypatch.setattr(flat_directions, "without", lambda given: None)
+    found, values = reduced_optimum.enclosed(problem, 1e-7, 1e-6)
+    assert not found.is_proven and found.lower <= 3 <= found.upper and found.upper - found.lower < 1e-4
+    assert values[x] == pytest.approx(2)
+    monkeypatch.setattr(reduced_optimum, "SOLVERS", ("CLARABEL",))
+    assert not reduced_optimum.enclosed(problem, 1e-7, 1e-6)[0].is_known
+    monkeypatch.setattr(reduced_optimum, "SOLVERS", ("CLARABEL", "SCS"))
+    empty = cp.Problem(problem.objective, [x >= 2, x <= 1])
+    assert reduced_optimum.enclosed(empty, 1e-7, 1e-6)[0].status == "infeasible"
+
+
+def test_flat_directions():
+    """The problem in w has the same optimum, and the α of its answer is one of the original problem."""
+    v = RNG.normal(size=(6, 3))
+    P, alpha = v @ v.T, cp.Variable(6)
+    problem = cp.Problem(cp.Minimize(cp.norm1(P @ alpha - np.arange(6.0)) + cp.quad_form(alpha, cp.psd_wrap(P))))
+    rest, set_back = flat_directions.without(problem)
+    assert sum(x.size for x in rest.variables()) == 3
+    optimum = rest.solve(solver="CLARABEL")
+    set_back()
+    assert float(problem.objective.value) == pytest.approx(optimum, rel=1e-6)
+    assert flat_directions.without(cp.Problem(cp.Minimize(cp.norm1(P @ alpha) + cp.sum(alpha)))) is None
+    negative = cp.quad_form(alpha, cp.psd_wrap(P - np.eye(6)))
+    assert flat_directions.without(cp.Problem(cp.Minimize(negative))) is None
+
+
+def test_random_points_keep_signs_and_integers():
+    x, z = cp.Variable(4, nonneg=True), cp.Variable(3, boolean=True)
+    for point in pointwise.random_values([x, z], {x: np.ones(4)}):
+        assert point[x].min() >= 0 and set(np.unique(point[z])) <= {0.0, 1.0}
+
+
+# ---------------------------------------------------------------- users' objects, and wrong input
+
+
+@pytest.mark.slow
+def test_nothing_of_the_users_changes(pair):
+    lam = cp.Parameter(nonneg=True, value=0.2)
+    stated = ko.Problem(cp.Minimize(pair.loss + lam * ko.sum_squares(pair.theta)), [pair.theta(X) <= 5])
+    reduced = cp.Problem(cp.Minimize(pair.reduced_loss + lam * pair.square), [Q @ pair.alpha <= 5])
+    report = ko.verify_reduction(stated, reduced, {pair.theta: pair.alpha})
+    assert report.is_equivalent is True
+    assert stated.status is None and pair.theta.value is None and pair.b.value is None and pair.alpha.value is None
+    assert reduced.status is None and stated.constraints[0].dual_value is None
+    stated.solve()
+    pair.alpha.value, lam.value = np.ones(N), 0.3
+    before = stated.value, stated.certificate, pair.theta.value, float(pair.b.value), stated.constraints[0].dual_value
+    dual = pair.theta.value(X), before[4].copy()
+    ko.verify_reduction(stated, reduced, {pair.theta: pair.alpha})
+    assert stated.value == before[0] and stated.certificate is before[1] and pair.theta.value is before[2]
+    assert pair.b.value == before[3] and lam.value == 0.3
+    assert np.array_equal(pair.alpha.value, np.ones(N)) and np.array_equal(stated.constraints[0].dual_value, dual[1])
+
+
+def test_values_are_restored_after_an_error(pair, monkeypatch):
+    def fails(*given):
+        pair.b.value, pair.alpha.value = 1.0, np.ones(N)
+        raise KernelOptError("Expected none; got one.")
+
+    monkeypatch.setattr(reduced_optimum, "enclosed", fails)
+    with pytest.raises(KernelOptError, match="Expected none"):
+        ko.verify_reduction(pair.stated, pair.right, {pair.theta: pair.alpha})
+    assert pair.b.value is None and pair.alpha.value is None and pair.theta.value is None
+
+
+def test_reports_are_shown_and_pickled(pair):
+    report = ko.verify_reduction(pair.stated, pair.right)
+    assert str(pickle.loads(pickle.dumps(report))) == str(report)
+    assert report._repr_html_().count("<tr") == len(report._lines())
+
+
+REFUSED = {
+    "no problem": (DataTypeError, lambda p: ko.verify_reduction(p.right, p.right), "a ko.Problem"),
+    "two stated": (DataTypeError, lambda p: ko.verify_reduction(p.stated, p.stated), "a cp.Problem in variables"),
+    "in theta": (
+        DataError,
+        lambda p: ko.verify_reduction(p.stated, cp.Problem(p.stated.objective)),
+        "got one in θ",
+    ),
+    "other sense": (
+        DataError,
+        lambda p: ko.verify_reduction(p.stated, cp.Problem(cp.Maximize(-p.right.objective.args[0]))),
+        "write dual=True",
+    ),
+    "no dual": (DataError, lambda p: ko.verify_reduction(p.stated, p.right, dual=True), "the opposite sense"),
+    "dual": (OptionError, lambda p: ko.verify_reduction(p.stated, p.right, dual="yes"), "dual to be True or False"),
+    "tol": (OptionError, lambda p: ko.verify_reduction(p.stated, p.right, tol=-1.0), "tol"),
+    "nonconvex": (
+        DCPError,
+        lambda p: ko.verify_reduction(p.stated, cp.Problem(cp.Minimize(-p.square))),
+        "disciplined convex",
+    ),
+    "parameter": (
+        ParameterError,
+        lambda p: ko.verify_reduction(p.stated, cp.Problem(cp.Minimize(p.square + cp.Parameter(name="lam")))),
+        "parameter lam",
+    ),
+    "no mapping": (DataTypeError, lambda p: ko.verify_reduction(p.stated, p.right, p.alpha), "functions to be"),
+    "foreign key": (
+        DataTypeError,
+        lambda p: ko.verify_reduction(p.stated, p.right, {p.theta: p.alpha, p.alpha: p.alpha}),
+        "as keys of functions",
+    ),
+    "no theta": (DataError, lambda p: ko.verify_reduction(p.stated, p.right, {p.b: p.b}), "an entry of functions"),
+    "shape": (DataError, lambda p: ko.verify_reduction(p.stated, p.right, {p.theta: p.alpha[:3]}), "shape"),
+    "not affine": (
+        DataError,
+        lambda p: ko.verify_reduction(p.stated, p.right, {p.theta: cp.square(p.alpha)}),
+        "affine",
+    ),
+    "foreign variable": (
+        DataError,
+        lambda p: ko.verify_reduction(p.stated, p.right, {p.theta: cp.Variable(N)}),
+        "variables of the reduced problem",
+    ),
+    "an array": (DataError, lambda p: ko.verify_reduction(p.stated, p.right, {p.theta: np.ones(N)}), "affine cvxpy"),
+    "another kernel": (
+        DataError,
+        lambda p: ko.verify_reduction(
+            p.stated, p.right, {p.theta: (ko.FeatureMatrix(X, ko.kernels.Linear()), p.alpha)}
+        ),
+        "rows of the kernel",
+    ),
+    "boxes": (
+        KernelOptError,
+        lambda p: ko.verify_reduction(
+            ko.Problem(p.stated.objective, [ko.everywhere(lambda P: p.theta(P) <= 9, [0.0, 0.0], [1.0, 1.0])]), p.right
+        ),
+        "without ko.everywhere",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_input(pair, name):
+    error, call, told = REFUSED[name]
+    with pytest.raises(error, match="Expected") as raised:
+        call(pair)
+    assert told in str(raised.value)
+
+
+def test_alpha_alone_needs_one_set_of_rows(pair):
+    stated = ko.Problem(pair.stated.objective, [pair.theta(X[:3] + 1) <= 5])
+    with pytest.raises(DataError, match="at 2 feature matrices"):
+        ko.verify_reduction(stated, pair.right, {pair.theta: pair.alpha})
