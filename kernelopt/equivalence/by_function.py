@@ -22,8 +22,11 @@ from kernelopt.problem import Problem
 from kernelopt.solvers.culprits import summands
 
 LEAST = 1e-3  # of the median size of the terms at all functions
+SMALL = 1e-3  # of the size of the data: answers up to that count as 0 in random steps
+FAR, BISECTIONS = 2, 30  # the far functions, and steps towards them from the reduced answer
 FEWEST = 3  # functions that show an affine relation between two objectives
 CLEARLY = 0.1  # of a violation: one that counts as none beside it
+ROUNDED = 1e-8  # of the sum of all terms: a term up to that is printed as 0
 TINY = 1e-12  # terms up to that are 0
 
 
@@ -52,6 +55,12 @@ class AtFunction:
         return max(sum(map(abs, self.stated.terms)), sum(map(abs, self.reduced.terms)), self.least) or 1.0
 
     @property
+    def accepted(self) -> bool | None:
+        """Whether both problems accept the function; None where one does."""
+        first, second = (side.violation <= FEASIBLE for side in (self.stated, self.reduced))
+        return first if first == second else None
+
+    @property
     def one_accepts(self) -> bool:
         """Whether one problem's constraints hold and those of the other do not.
 
@@ -72,23 +81,51 @@ class _TermNames:
 
 
 def pairs(stated: Problem, reduced: cp.Problem, meaning: Meaning, found: BothAnswers) -> list[AtFunction]:
-    """Both problems at the reduced answer, at θ̂ and at random functions of the span."""
-    answer = found.reduced_values or {}
-    points = pointwise.random_values(meaning.covered(), answer)
+    """Both problems at the reduced answer, at θ̂ and at random functions of the span.
+
+    Where both accept the reduced answer and refuse a far function, one between them that one of the problems accepts is
+    searched for, which is there if the sets of feasible functions differ along that line.
+    """
+    answer, data = found.reduced_values or {}, stated._outer(as_stated=True)
+    least = SMALL * data.data_unit if data is not None and data.data_unit > 0 else 1.0
+    points = pointwise.random_values(meaning.covered(), answer, least)
     if found.functions is not None:
         points.insert(0, meaning.inverse(found.functions, found.values))
     if answer:
         points.insert(0, {v: answer[v] for v in meaning.covered()})
-    found_pairs = []
-    for values in points:
-        place(values)
-        functions, known = meaning.functions(), meaning.values()
-        r = pointwise.reduced_at(reduced, values)
-        s = None if r is None else pointwise.stated_at(stated, functions, known)
-        if r is not None and s is not None:
-            found_pairs.append(AtFunction(functions, s, r))
-    least = LEAST * float(np.median([pair.size for pair in found_pairs])) if found_pairs else 0.0
-    return [replace(pair, least=least) for pair in found_pairs]
+    known = [(values, _at(stated, reduced, meaning, values)) for values in points]
+    made = [pair for _, pair in known if pair is not None]
+    if answer and not any(pair.one_accepts for pair in made):
+        for end in known[-FAR:]:
+            made += _between(stated, reduced, meaning, known[0], end)
+    sizes = LEAST * float(np.median([pair.size for pair in made])) if made else 0.0
+    return [replace(pair, least=sizes) for pair in made]
+
+
+def _at(stated: Problem, reduced: cp.Problem, meaning: Meaning, values: Mapping[Any, Any]) -> AtFunction | None:
+    """Both problems at the function that values of the reduced variables mean; None where one is not known."""
+    place(values)
+    functions, known = meaning.functions(), meaning.values()
+    r = pointwise.reduced_at(reduced, values)
+    s = None if r is None else pointwise.stated_at(stated, functions, known)
+    return None if r is None or s is None else AtFunction(functions, s, r)
+
+
+def _between(
+    stated: Problem, reduced: cp.Problem, meaning: Meaning, near: tuple[Any, Any], far: tuple[Any, Any]
+) -> list[AtFunction]:
+    """A function between two that one problem alone accepts, by bisection; none where there is none to BISECTIONS."""
+    (x, inside), (z, outside) = near, far
+    if inside is None or outside is None or inside.accepted is not True or outside.accepted is not False:
+        return []
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        t = (low + high) / 2
+        pair = _at(stated, reduced, meaning, {v: (1 - t) * x[v] + t * z[v] for v in x})
+        if pair is None or pair.accepted is None:
+            return [] if pair is None or not pair.one_accepts else [pair]
+        low, high = (t, high) if pair.accepted else (low, t)
+    return []
 
 
 def told(stated: Problem, reduced: cp.Problem, found: Sequence[AtFunction], tol: float, known: str) -> list[str]:
@@ -118,8 +155,8 @@ def _of_terms(both: Sequence[AtFunction], i: int, named: _TermNames, tol: float)
         return f"At {plural(len(both), 'function')} the reduced objective is {told}: the answers are the same."
     there = both[i]
     s, r = _unmatched(both, tol)
-    of_stated = _listed(named.stated, s, there.stated.terms)
-    of_reduced = _listed(named.reduced, r, there.reduced.terms)
+    of_stated = _listed(named.stated, s, there.stated.terms, there.size)
+    of_reduced = _listed(named.reduced, r, there.reduced.terms, there.size)
     left, right = numbers(there.stated.value, there.reduced.value)
     head = f"At one function the stated objective is {left} and the reduced one {right}"
     if not s or not r:
@@ -168,5 +205,7 @@ def _factor(both: Sequence[AtFunction], i: int, j: int, tol: float) -> float | N
     return c if np.all(np.abs(r - c * s) <= tol * np.maximum(np.abs(r), TINY)) else None
 
 
-def _listed(names: Sequence[str], chosen: Sequence[int], values: Sequence[float]) -> str:
-    return ", ".join(f"{names[i]} = {numbers(values[i])[0]}" for i in chosen)
+def _listed(names: Sequence[str], chosen: Sequence[int], values: Sequence[float], size: float) -> str:
+    """Terms with their values; 0 for a solver's rounding of it."""
+    known = [values[i] if abs(values[i]) > ROUNDED * size else 0.0 for i in chosen]
+    return ", ".join(f"{names[i]} = {numbers(value)[0]}" for i, value in zip(chosen, known, strict=True))

@@ -110,22 +110,26 @@ def place(values: Mapping[cp.Variable, Any]) -> None:
         variable.save_value(value)
 
 
-def random_values(covered: Sequence[cp.Variable], answer: Mapping[cp.Variable, Any]) -> list[dict[cp.Variable, Any]]:
+def random_values(
+    covered: Sequence[cp.Variable], answer: Mapping[cp.Variable, Any], least: float
+) -> list[dict[cp.Variable, Any]]:
     """Seeded random points around an answer, near and far, within the signs, bounds and structure of variables.
 
-    The farthest comes with its mirror image, so that one of the two violates any inequality that is affine.
+    The farthest ones, a point and its mirror image, come last: one of the two violates any inequality that is affine.
+
+    least : the least size of an answer, where it is 0 but for rounding
     """
     rng, found = np.random.default_rng(0), []
     centers = {v: dense(answer[v]) if answer.get(v) is not None else np.zeros(v.shape) for v in covered}
     for size in SIZES:
-        steps = {v: size * _size(centers[v]) * rng.normal(size=v.shape) for v in covered}
+        steps = {v: size * max(_size(centers[v]), least) * rng.normal(size=v.shape) for v in covered}
         for sign in (1.0, -1.0) if size == max(SIZES) else (1.0,):
             found.append({v: rounded(v, nearest(v, centers[v] + sign * steps[v])) for v in covered})
     return found
 
 
 def _size(value: Array) -> float:
-    return float(np.abs(value).max(initial=0.0)) or 1.0
+    return float(np.abs(value).max(initial=0.0))
 
 
 def distance(f: Function, g: Function) -> float:

@@ -71,20 +71,23 @@ def enclosed(reduced: cp.Problem, tol: float, allowed: float) -> tuple[Enclosure
             "not. Write αᵀQα as cp.quad_form(alpha, cp.psd_wrap(Q)), or as cp.sum_squares(B.T @ alpha) with Q = BBᵀ."
         )
     rest, set_back = flat_directions.without(reduced) or (reduced, None)
-    found, values, stats = NOTHING, None, ""
+    best, values, answers = NOTHING, None, list[_OfSolver]()
     # Where directions are left out, the problem with them is much harder to solve, and its bounds stay open.
     both = [True, False] if _size(rest) < _size(reduced) else [False, True]
     for is_rest in both if set_back is not None else [False]:
-        found, values, stats = _certified(rest if is_rest else reduced, tol)
+        found, own, name = _certified(rest if is_rest else reduced, tol)
         if is_rest and set_back is not None:
             found = replace(found, source=f"{found.source}, α without flat directions of Q")
             set_back()
-            values = None if values is None else _values(reduced)
-        if found.lower == found.upper or found.upper - found.lower <= allowed:
-            return found, values
-    answers = [] if values is None else [_OfSolver(stats, values, _appraised(reduced, values))]
-    estimate = _estimated(reduced, rest, set_back, tol, answers)
-    return estimate if estimate[0].is_known else (found, values or estimate[1])
+        own = None if own is None else _values(reduced)
+        if own is not None:
+            answers.append(_OfSolver(name, own, pointwise.at_present(reduced)))
+        if found.is_known and not found.width >= best.width:
+            best, values = found, own
+        if best.width <= allowed:
+            return best, values
+    estimate, own = _estimated(reduced, rest, set_back, tol, answers)
+    return (estimate, own) if estimate.is_known and estimate.width < best.width else (best, values or own)
 
 
 def _size(problem: cp.Problem) -> int:
@@ -114,11 +117,6 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _appraised(problem: cp.Problem, values: Values) -> PointValue:
-    pointwise.place(values)
-    return pointwise.at_present(problem)
-
-
 class _OfSolver(NamedTuple):
     """A solver's answer, and the problem there."""
 
@@ -140,7 +138,7 @@ def _estimated(
     """
     answers, claims = list(known), []
     for name in SOLVERS:
-        if name not in cp.installed_solvers() or any(name == answer.solver for answer in known):
+        if name not in cp.installed_solvers():
             continue
         twin = cp.Problem(rest.objective, rest.constraints)
         try:
@@ -155,9 +153,10 @@ def _estimated(
         else:
             claims.append((name, found.status))
     feasible = [a for a in answers if a.there.violation <= FEASIBLE and isfinite(a.there.value)]
-    if len(feasible) >= FEWEST:
+    if len({a.solver for a in feasible}) >= FEWEST:
         best = min(feasible, key=lambda a: a.there.violation)
-        near = min((a for a in feasible if a is not best), key=lambda a: abs(a.there.value - best.there.value))
+        others = [a for a in feasible if a.solver != best.solver]
+        near = min(others, key=lambda a: abs(a.there.value - best.there.value))
         value, error = best.there.value, 2 * abs(near.there.value - best.there.value)
         source = f"estimated from {best.solver} and {near.solver}"
         return Enclosure(value - error, value + error, "optimal", False, source), best.values

@@ -40,6 +40,10 @@ class Enclosure:
     def is_known(self) -> bool:
         return (isfinite(self.lower) and isfinite(self.upper)) or self.lower == self.upper
 
+    @property
+    def width(self) -> float:
+        return 0.0 if self.lower == self.upper else self.upper - self.lower
+
     def is_apart(self, other: Enclosure) -> bool:
         """Whether the two optima are certainly different."""
         return self.lower > other.upper or other.lower > self.upper

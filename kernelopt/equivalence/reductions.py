@@ -39,7 +39,8 @@ def verify_reduction(
 
         min over y of f(Aθ, ‖θ‖, y) = min of r over the x that mean θ,
 
-    at the reduced answer, at the stated answer θ̂ and at six seeded random functions. (x that mean one θ are given by
+    at the reduced answer, at the stated answer θ̂, at six seeded random functions, and where on the way to these
+    constraints begin to be violated. (x that mean one θ are given by
     the variables in `functions`; the others, such as slacks, are chosen best.) Differences are reported with numbers
     and, where terms of the two sums can be told apart, with the terms.
 

@@ -265,6 +265,27 @@ def test_a_constraint_that_does_not_bind(pair):
     assert "violates the stated one: `A·θ ≤ 50`" in report.findings[0]
 
 
+@pytest.mark.slow
+def test_a_radius_that_does_not_bind(pair):
+    """Functions are searched that one of the problems accepts, however near their bounds are."""
+    large = ko.Problem(pair.stated.objective, [ko.norm(pair.theta) <= 20])
+    assert pair.check(pair.right.objective, [pair.square <= 20**2], large).is_equivalent is True
+    report = pair.check(pair.right.objective, [pair.square <= 20.1**2], large)
+    assert report.is_equivalent is None
+    assert report.counterexamples[0].kind == "objective" and "`‖θ‖ ≤ 20`" in report.findings[0]
+
+
+@pytest.mark.later
+def test_an_answer_that_is_zero_but_for_rounding(pair):
+    """Steps of the size of a θ̂ of 1e-12 would tell no difference."""
+    stated = ko.Problem(cp.Minimize(pair.loss + 1e4 * ko.norm(pair.theta)))
+    root = np.linalg.cholesky(Q).T
+    right = pair.check(cp.Minimize(pair.reduced_loss + 1e4 * cp.norm(root @ pair.alpha)), stated=stated)
+    assert right.is_equivalent is True
+    wrong = pair.check(cp.Minimize(pair.reduced_loss + 2e4 * cp.norm(root @ pair.alpha)), stated=stated)
+    assert wrong.is_equivalent is None and "2 times as much" in wrong.findings[0]
+
+
 def svm(pair):
     loss = cp.sum(ko.losses.hinge(LABELS, pair.theta(X) + pair.b))
     return ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(pair.theta)))
@@ -355,7 +376,7 @@ def test_flat_directions():
 
 def test_random_points_keep_signs_and_integers():
     x, z = cp.Variable(4, nonneg=True), cp.Variable(3, boolean=True)
-    for point in pointwise.random_values([x, z], {x: np.ones(4)}):
+    for point in pointwise.random_values([x, z], {x: np.ones(4)}, 1.0):
         assert point[x].min() >= 0 and set(np.unique(point[z])) <= {0.0, 1.0}
 
 
