@@ -38,13 +38,15 @@ def without(problem: cp.Problem) -> tuple[cp.Problem, Callable[[], None]] | None
         parts = [np.atleast_2d(part) for part in known if part is not None]
         if v.ndim != 1 or any(v.attributes.values()) or not parts or len(parts) < len(uses):
             continue
-        U, sizes, Vt = np.linalg.svd(np.vstack(parts), full_matrices=False)
+        # Equal rows stay equal to the last bit: differences of rounding would be equations in w.
+        distinct, place = np.unique(np.vstack(parts), axis=0, return_inverse=True)
+        U, sizes, Vt = np.linalg.svd(distinct, full_matrices=False)
         keep = sizes > RANK * sizes[0] if sizes.size and sizes[0] > 0 else np.zeros(len(sizes), dtype=bool)
         if not keep.any():
             continue
         w = cp.Variable(int(keep.sum()), name=v.name())
         ends = np.cumsum([len(part) for part in parts])[:-1]
-        for node, Uj in zip(uses, np.split(U[:, keep], ends), strict=True):
+        for node, Uj in zip(uses, np.split(U[np.ravel(place)][:, keep], ends), strict=True):
             form = isinstance(node, cp.QuadForm)
             replaced[id(node)] = cp.sum_squares(Uj @ w) if form else (Uj if node.ndim else Uj[0]) @ w
         backs.append((v, w, Vt[keep].T / sizes[keep]))

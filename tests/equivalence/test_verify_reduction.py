@@ -359,6 +359,19 @@ def test_estimates_need_two_solvers_with_feasible_points(monkeypatch):
     assert reduced_optimum.enclosed(empty, 1e-7, 1e-6)[0].status == "infeasible"
 
 
+@pytest.mark.parametrize("maximize", [False, True])
+def test_bounds_that_a_feasible_point_contradicts_are_none(monkeypatch, maximize):
+    """As where an equation of rounding, 1e-16·x = 0, is met exactly by the one and to 1e-6 by the others."""
+    x, sign = cp.Variable(3), -1.0 if maximize else 1.0
+    square = sign * cp.sum_squares(x - 1)
+    problem = cp.Problem(cp.Maximize(square) if maximize else cp.Minimize(square), [x >= 2])
+    for shift, is_proven in ((0.0, True), (0.1, False)):
+        bounds = reduced_optimum.Enclosure(sign * 3 + sign * shift, sign * 3 + sign * shift, "optimal", True, "proven")
+        monkeypatch.setattr(reduced_optimum, "_certified", lambda *given, bounds=bounds: (bounds, None, "CLARABEL"))
+        found, _ = reduced_optimum.enclosed(problem, 1e-7, 1e-4)
+        assert found.is_proven is is_proven and found.lower == pytest.approx(sign * 3, abs=1e-4)
+
+
 def test_flat_directions():
     """The problem in w has the same optimum, and the α of its answer is one of the original problem."""
     v = RNG.normal(size=(6, 3))
@@ -372,6 +385,20 @@ def test_flat_directions():
     assert flat_directions.without(cp.Problem(cp.Minimize(cp.norm1(P @ alpha) + cp.sum(alpha)))) is None
     negative = cp.quad_form(alpha, cp.psd_wrap(P - np.eye(6)))
     assert flat_directions.without(cp.Problem(cp.Minimize(negative))) is None
+
+
+@pytest.mark.later
+def test_equations_of_rounding(pair):
+    """Sums over equal rows are equal: in other coordinates they differ by rounding, which would be an equation."""
+    points, y = np.vstack([X[:9], X[:9]]), np.concatenate([TARGETS[:9], TARGETS[9:18]])
+    alpha, K = cp.Variable(18), KERNEL(np.vstack([X[:9], X[:9]]))
+    f, g = pair.theta(points), K @ alpha
+    stated = ko.Problem(
+        cp.Minimize(cp.sum_squares(y - f) + LAM * ko.sum_squares(pair.theta)), [cp.sum(f[:9]) == cp.sum(f[9:])]
+    )
+    fit = cp.sum_squares(y - g) + LAM * cp.quad_form(alpha, cp.psd_wrap(K))
+    reduced = cp.Problem(cp.Minimize(fit), [cp.sum(g[:9]) == cp.sum(g[9:])])
+    assert ko.verify_reduction(stated, reduced, {pair.theta: alpha}).is_equivalent is True
 
 
 def test_random_points_keep_signs_and_integers():
