@@ -187,7 +187,8 @@ def _sizes(pieces: Pieces, x: Array, value: float, data_unit: float) -> tuple[fl
     s, linear = pieces.rows(x), pieces.c * x
     plain, known, inner = float(np.abs(linear).sum()), float(linear.sum()), 0.0
     single, numbers = np.diff(pieces.S.indptr) == 1, pieces.sizes(x) + np.abs(pieces.s0)
-    reach = REACH * (numbers + data_unit * pieces.sizes(np.ones(pieces.n)))
+    unit = min(data_unit, pieces.once("unit of labels", _unit_of_labels))
+    reach = REACH * (numbers + unit * pieces.sizes(np.ones(pieces.n)))
     for group in pieces.groups:
         w = group.costs
         with np.errstate(all="ignore"):
@@ -202,6 +203,22 @@ def _sizes(pieces: Pieces, x: Array, value: float, data_unit: float) -> tuple[fl
             plain, known = plain + squares, known + squares
     terms = plain + abs(value - pieces.c0 - known)
     return terms, plain, terms + inner
+
+
+def _unit_of_labels(pieces: Pieces) -> float:
+    """The largest constant of a row, or middle of the knots of a function; thresholds on both sides of 0 are no labels.
+
+    Huber's 1e12 says nothing of arguments, while |y − f| − ε has its knots at y ± ε.
+    """
+    found = [float(np.abs(pieces.s0).max(initial=0.0))]
+    for group in pieces.groups:
+        if isinstance(group.family, Piecewise) and group.family.knots.shape[1]:
+            knots, first = group.family.knots, group.family.knots[:, 0]
+            last = np.where(np.isfinite(knots), knots, -inf).max(axis=1)
+            with np.errstate(invalid="ignore"):  # ∞ − ∞ of functions without knots
+                middles = np.where(np.isfinite(first), np.abs(0.5 * first + 0.5 * last), 0.0)
+            found.append(float(middles.max(initial=0.0)))
+    return max(found)
 
 
 def at_zero(reduction: Reduction, data: Outer) -> float | None:

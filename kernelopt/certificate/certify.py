@@ -76,7 +76,7 @@ UNDONE = 0.5
 # Relative to the sizes of the numbers that a value is a sum of: a value up to this counts as 0. 2⁻⁴⁶ = 128u is five
 # times the allowance for rounding, 24u.
 NOTHING = 2.0**-46
-# In units of the objective: 2⁻¹⁰⁶ = u². Terms of that size are squares of rounding.
+# In units of the costs, the least of them: 2⁻¹⁰⁶ = u². Terms of that size are squares of rounding.
 UNSEEN = 2.0**-106
 # Share of rows with multipliers up to which νᵀQν takes at most a fifth of the kernel values of Qν. It is computed
 # first where the estimated gap is at most LIKELY times the target, since the estimate is right to a factor of four as a
@@ -480,8 +480,8 @@ def _assembled(  # noqa: PLR0917
         floor = max(floor, kernel + LAST_DIGITS * gained)
     if found.terms <= NOTHING * found.sizes and found.plain <= ZERO * (upper - lower):
         floor = max(floor, NOTHING * found.sizes + kernel)  # the optimum is 0 to double precision
-    if found.terms <= UNSEEN * data.units[1] and not data.facts.is_constant:
-        floor = max(floor, UNSEEN * data.units[1] + found.rounding - found.kernel + kernel + of_offset / 2)
+    if found.terms <= UNSEEN * data.facts.least and not data.facts.is_constant:
+        floor = max(floor, UNSEEN * data.facts.least + found.rounding - found.kernel + kernel + of_offset / 2)
     low, high = (lower, upper) if sign > 0 else (-upper, -lower)
     rests_on = _rests_on(reduction, data, found) if told else ()
     distance = _distances(reduction, data, upper - lower) if told and scope == FULL else {}

@@ -265,29 +265,6 @@ class Certificate:
         proofs.write(path, proof)
         return proof
 
-    def proven_by(self, proof: Proof, value: float, constant: float) -> Certificate:
-        """The certificate with the bounds of a proof in exact arithmetic, where they hold for the answer.
-
-        value, constant : the objective at the answer, and the constant that gaps leave out
-        """
-        of_value = 0 if self.maximize else 1  # that side is no bound where the point violates constraints
-
-        def ends(known: Certificate, shift: float) -> tuple[float, float]:
-            found = [known.lower, known.upper]
-            for side, exact in enumerate(proof.exact):
-                if exact is not None and not (proof.violation and side == of_value):
-                    found[side] = rounded(exact - Fraction(shift), side == 1)
-            return found[0], found[1]
-
-        def changed(known: Certificate, low: float, high: float, bare: Certificate | None) -> Certificate:
-            return replace(known, lower=low, upper=high, bare=bare, rounding=0.0, rests_on=told, scope=FULL)
-
-        kept = (fact for fact in self.rests_on if fact in proof.rests_on)
-        told = tuple(dict.fromkeys([*kept, *proof.rests_on, IN_RATIONALS]))
-        bare = None if self.bare is None else changed(self.bare, *ends(self.bare, constant), None)
-        low, high = ends(self, 0.0)
-        return changed(self, min(low, value), max(high, value), bare)
-
     def closes(self, tol: float, abs_tol: float | None = None) -> bool:
         """Whether the gap is ≤ tol relatively, ≤ `floor`, or ≤ abs_tol absolutely."""
         require_number(tol, "tol", "a number ≥ 0", lambda value: value >= 0)
@@ -360,3 +337,28 @@ class Certificate:
             return f"{bound:.10g}"
         digits = int(np.clip(2 - np.floor(log10(gap / abs(bound))), 2, 16))
         return f"{float(Context(digits, outward).create_decimal(bound)):.{digits}g}"
+
+
+def in_rationals(known: Certificate, proof: Proof, value: float, constant: float) -> Certificate:
+    """A certificate with the bounds of a proof in exact arithmetic, where they hold for the answer.
+
+    value, constant : the objective at the answer, and the constant that gaps leave out
+    """
+    of_value = 0 if known.maximize else 1  # that side is no bound where the point violates constraints
+
+    def ends(one: Certificate, shift: float) -> tuple[float, float]:
+        found = [one.lower, one.upper]
+        for side, exact in enumerate(proof.exact):
+            if exact is not None and not (proof.violation and side == of_value):
+                found[side] = rounded(exact - Fraction(shift), side == 1)
+        return found[0], found[1]
+
+    def changed(one: Certificate, low: float, high: float, bare: Certificate | None) -> Certificate:
+        return replace(one, lower=low, upper=high, bare=bare, rounding=0.0, rests_on=told, scope=FULL)
+
+    kept = [fact for fact in known.rests_on if fact in proof.rests_on]
+    beyond = [f"constraints met to {rounded(proof.violation, True):.1e}"] if proof.violation else []
+    told = tuple(dict.fromkeys([*kept, *proof.rests_on, *beyond, IN_RATIONALS]))
+    bare = None if known.bare is None else changed(known.bare, *ends(known.bare, constant), None)
+    low, high = ends(known, 0.0)
+    return changed(known, min(low, value), max(high, value), bare)

@@ -49,7 +49,8 @@ class Facts(NamedTuple):
     """What is known of an outer problem without its cone data.
 
     sign : −1 for a problem that maximizes; offset : the constant of the objective beside what was stated
-    units : (σ, κ), a small right-hand side and the unit of the objective; data_unit : that of predictions, or 0
+    units : (σ, κ), a small right-hand side and the unit of the objective; least : of units of its costs, of which κ is
+        the largest; data_unit : that of predictions, or 0
     is_constant : whether every point has the same objective; exponentials : whether there are exponentials or logs
     slopes, bends : cⱼ and Pⱼ of what each norm costs, cⱼt + ½Pⱼt²
     """
@@ -57,6 +58,7 @@ class Facts(NamedTuple):
     sign: float
     offset: float
     units: tuple[float, float]
+    least: float
     data_unit: float
     is_constant: bool
     exponentials: bool
@@ -120,14 +122,14 @@ class Outer:
         if pieces is None:
             data = self.form
             return Facts(
-                data.sign, data.offset, data.units, data.data_unit, data.is_constant, bool(data.cones.exp),
-                data.c[data.t], data.P[data.t],
+                data.sign, data.offset, data.units, data.units[1], data.data_unit, data.is_constant,
+                bool(data.cones.exp), data.c[data.t], data.P[data.t],
             )  # fmt: skip
         bends = np.zeros(len(form.norms)) if self.lengths is None else self.lengths.curvature
         found = units.units_of(pieces, form, bends)
         return Facts(
-            -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0, pieces.c0, found.units, found.data_unit,
-            units.is_constant(pieces), units.has_exponentials(pieces), pieces.c[found.of_t], bends,
+            -1.0 if isinstance(form.outer.objective, cp.Maximize) else 1.0, pieces.c0, found.units, found.least,
+            found.data_unit, units.is_constant(pieces), units.has_exponentials(pieces), pieces.c[found.of_t], bends,
         )  # fmt: skip
 
     @property

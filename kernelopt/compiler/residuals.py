@@ -12,7 +12,7 @@ from kernelopt.compiler.atom_domains import domain_of
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.iterate import Iterate, place
-from kernelopt.support.cvxpy_parts import jacobians
+from kernelopt.support.cvxpy_parts import Inequality, jacobians
 from kernelopt.support.types import Array
 
 # Largest violation at which a constraint counts as met, relative to the constraint's own terms (see `violations`). A
@@ -66,6 +66,10 @@ def residual(constraint: Any) -> Array:
             a = np.asarray(constraint.alpha.value)
             least = np.abs(z) - np.maximum(x, 0.0) ** a * np.maximum(y, 0.0) ** (1 - a)
             return np.maximum(np.maximum(least, np.maximum(-x, -y)), 0.0)
+        case Inequality():
+            # A convex side is never −∞, but 1/(−0) is, at the end of a domain.
+            beyond = np.asarray(constraint.expr.value, dtype=float)
+            return np.where(np.isnan(beyond) | np.isinf(beyond), np.inf, np.maximum(beyond, 0.0))
     return np.nan_to_num(np.abs(np.asarray(constraint.residual, dtype=float)), nan=np.inf, posinf=np.inf)
 
 

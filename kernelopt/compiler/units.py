@@ -26,9 +26,11 @@ FAR = 1e6  # times the size of small arguments and knots: there no argument is
 
 
 class SizesOfProblem(NamedTuple):
-    """(σ, κ), a small right-hand side and the unit of the objective; that of predictions; the columns of t."""
+    """(σ, κ), a small right-hand side and the unit of the objective; the least of the units that κ is the largest of;
+    that of predictions; the columns of t."""
 
     units: tuple[float, float]
+    least: float
     data_unit: float
     of_t: Ints
 
@@ -74,10 +76,11 @@ def units_of(pieces: Pieces, form: CanonicalForm, bends: Array) -> SizesOfProble
     slopes, curvatures = _costs(pieces, rows, inside=True)
     of_exponents = [g.costs for g in pieces.groups if isinstance(g.family, EXPONENTIALS)]
     gains = np.concatenate([np.zeros(0), *(w * gain for w, _, gain in own), *of_exponents])
-    kappa = max(typical(np.concatenate([linear, sigma * slopes]), SMALL), typical(sigma**2 * curvatures, SMALL))
-    kappa = max(kappa, typical(gains, SMALL))
+    kinds = (linear, sigma * slopes, sigma**2 * curvatures, gains)
+    kappa = max(typical(np.concatenate(kinds[:2]), SMALL), *(typical(kind, SMALL) for kind in kinds[2:]))
     kappa = kappa or max(typical(sigma * pieces.c[rows.of_t]), typical(sigma**2 * bends)) or 1.0
-    return SizesOfProblem((sigma, kappa), rows.data_unit, rows.of_t)
+    least = min((unit for unit in (typical(kind, SMALL) for kind in kinds) if unit > 0), default=kappa)
+    return SizesOfProblem((sigma, kappa), min(least, kappa), rows.data_unit, rows.of_t)
 
 
 def sizes_of_rows(pieces: Pieces, form: CanonicalForm) -> SizesOfRows:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kernelopt.certificate import AS_COMPUTED, Certificate, proof_file
 from kernelopt.certificate.all_rows import rows_near
-from kernelopt.certificate.report import IN_RATIONALS
+from kernelopt.certificate.report import IN_RATIONALS, in_rationals
 from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer
 from kernelopt.compiler.representer import Reduction
@@ -57,7 +57,7 @@ def decided(solution: Solution, constant: float, tol: float, abs_tol: float | No
     attained = proof.exact[0 if known.maximize else 1]
     value = solution.value if attained is None or proof.violation else float(attained)
     assert value is not None
-    found = known.proven_by(proof, value, constant)
+    found = in_rationals(known, proof, value, constant)
     closed = found.closes(tol, abs_tol) and found.is_feasible and not found.assumptions
     is_open = solution.status in {Status.OPTIMAL, Status.OPTIMAL_INACCURATE}
     status = Status.OPTIMAL if closed else Status.OPTIMAL_INACCURATE

@@ -19,7 +19,7 @@ from kernelopt.kernels.derivatives import WithDerivatives, grouped
 from kernelopt.kernels.domains import frozen, key, stack
 from kernelopt.kernels.kernel import Kernel
 from kernelopt.kernels.lifts import plain, plain_points
-from kernelopt.kernels.rounding import Inexact, compounded, relative_to, repeated
+from kernelopt.kernels.rounding import Inexact, compounded, repeated
 from kernelopt.language.functions import Function, Selected
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, additions, gamma, in_columns, summed_inner, summed_product
@@ -332,18 +332,12 @@ class Rows:
         return found if n == len(self) else np.concatenate([found[:n], self._mixed().T @ found[n:]])
 
     def rounding(self) -> float:
-        """r with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r√(QᵢᵢQⱼⱼ), an a priori bound like `Kernel.rounding`.
+        """r with |Q̂ᵢⱼ − Qᵢⱼ| ≤ r·lᵢlⱼ for the `lengths` l, an a priori bound.
 
-        The error of a function Σₘ cₘF(zₘ) is relative to its size (Σₘ |cₘ|√s(zₘ))². Cancellation can make Qᵢᵢ
-        much smaller than that; where rounding could account for all of Qᵢᵢ, r is inf.
+        Lengths are those of the terms that a row is a sum of: where they cancel, as at a point that is the mean of a
+        centred kernel, Qᵢᵢ is much smaller. The error of a function Σₘ cₘF(zₘ) is relative to (Σₘ |cₘ|√s(zₘ))².
         """
-        return self._bound
-
-    @cached_property
-    def _bound(self) -> float:
-        r, size = self._rounding
-        bound = relative_to(self.diagonal(), size, r) if len(self) else 0.0
-        return bound if bound >= 0 else np.inf  # NaN, as from an overflow, bounds no error
+        return self._rounding[0]
 
     @cached_property
     @np.errstate(over="ignore", invalid="ignore")

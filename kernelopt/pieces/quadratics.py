@@ -13,6 +13,8 @@ from kernelopt.support.arithmetic import two_product
 from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
+SMALLEST, FEWEST = 2.0**-1022, 2.0**-1000  # the smallest normal double, and one whose products lose no digits
+
 
 @dataclass(frozen=True, eq=False)
 class Piecewise(OfOneNumber):
@@ -150,8 +152,10 @@ class Piecewise(OfOneNumber):
         curved = W * c2 > 0
         if curved.any():
             s = d / (W * c2)
-            vertex, inside = d * d / (2 * W * c2) - W * c0, (s > low) & (s < high)
-            size = d * d / (W * c2) + W * np.abs(c0) + np.abs(s) * (np.abs(A) + W * np.abs(c1))
+            # d·d could underflow before it is divided by a small number, and below FEWEST a product has few digits.
+            vertex, inside = 0.5 * d * s - W * c0, (s > low) & (s < high)
+            size = np.abs(d * s) + W * np.abs(c0) + np.abs(s) * (np.abs(A) + W * np.abs(c1) + SMALLEST)
+            vertex = np.where((d != 0) & (W * c2 < FEWEST), inf, vertex)
             pairs = zip((vertex, _most(vertex, size)), ends, found, strict=True)
             found = [np.where(curved, np.where(inside, top, end), line) for top, end, line in pairs]
         value, most = (np.where(used, part, -inf).max(axis=1) for part in found)

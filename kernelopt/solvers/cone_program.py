@@ -70,7 +70,7 @@ def value_at(form: ConicForm, linked: Array) -> float | None:
         return constant if violation(b, form.cones) <= 1e-9 * max(1.0, float(np.abs(b).max(initial=0.0))) else None
     sigma = float(np.abs(b).max(initial=0.0)) or 1.0
     c, P = form.c[free], form.P[free]
-    kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma**2 * float(P.max(initial=0.0))) or 1.0
+    kappa = max(sigma * float(np.abs(c).max(initial=0.0)), sigma * (sigma * float(P.max(initial=0.0)))) or 1.0
     try:
         A = sp.csc_array(form.A[:, free])
         solution = answered(sigma**2 * P / kappa, sigma * c / kappa, A, b / sigma, form.cones)

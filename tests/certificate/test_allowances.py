@@ -3,10 +3,12 @@
 from fractions import Fraction
 from math import inf, log, sqrt
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from coarse import ROOM, TINY, ULPS, gamma, linked, make_coarse, near, smallest, two_norms, u
 
+import kernelopt as ko
 from kernelopt.certificate import checker
 from kernelopt.certificate.claim import Norm
 from kernelopt.support import arithmetic
@@ -347,3 +349,16 @@ def test_many_equal_rows_cancel():
     g = np.full(n + 1, -(2.0**-54))
     g[0], g[n - 1] = -1.0, 1.0
     assert checker.lengths(link, g, np.zeros(n + 1))[0][1] >= 2000 * 2.0**-54
+
+
+def test_a_point_at_the_mean_of_a_centred_kernel():
+    """κ(x, x) = 0 there, but not its terms, by which errors are measured."""
+    X = np.array([[0.0], [1.0], [2.0]])
+    theta, b = ko.Theta(ko.kernels.Linear().centered(X)), cp.Variable()
+    f = theta(X) + b
+    loss = cp.sum(cp.abs(X[:, 0] - 0.3 - f)) + 0.275 * ko.sum_squares(theta)
+    for constraints, value in (([], 0.275), ([cp.sum(f) == 0], 2.12475)):
+        problem = ko.Problem(cp.Minimize(loss), constraints)
+        problem.solve()
+        assert problem.status == "optimal"
+        assert problem.value == pytest.approx(value, rel=1e-6)

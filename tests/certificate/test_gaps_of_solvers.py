@@ -1,5 +1,6 @@
 """The relative gap of an answer by a solver's own absolute one, before any bound is proven."""
 
+import warnings
 from math import inf, nan
 
 import cvxpy as cp
@@ -10,6 +11,7 @@ from inside import point_of, reduction_of
 import kernelopt as ko
 from kernelopt.certificate import gap_of_solver
 from kernelopt.certificate.report import CAP
+from kernelopt.errors import KernelOptError
 
 X = np.linspace(0, 1, 12)[:, None]
 Y = np.sin(5 * X[:, 0])
@@ -86,3 +88,34 @@ def test_gaps_are_relative_to_an_optimum_of_0_at_theta_of_zero(size):
     assert problem.certificate.at_zero == 0
     if problem.status == "optimal":
         assert problem.value / size**2 == pytest.approx(-0.47201, rel=2e-2)
+
+
+def test_thresholds_that_no_argument_reaches_close_no_gap():
+    """Huber's M² = 1e24 passed for a number that the value is computed from: "optimal" at a gap of 2e8."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta) + cp.huber(b, 1e12) - b))
+    problem.solve()
+    assert problem.certificate.lower <= -0.25 <= problem.certificate.upper
+    assert problem.status != "optimal" or problem.value == pytest.approx(-0.25)
+
+
+def test_one_large_cost_is_not_the_unit_of_others():
+    """1e20·z with z = 0 made terms of 1e-13 count as squares of rounding."""
+    P, y = np.array([[0.0], [1.0], [2.5]]), np.array([1.0, -1.0, 0.5])
+    theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(nonneg=True)
+    f = theta(P)
+    loss = cp.sum_squares(y - f) + 0.5 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(1e20 * z + 1e-13 * loss), [f <= 10 + z])
+    problem.solve()
+    assert problem.certificate.lower <= 1.352053e-13 <= problem.certificate.upper
+    assert problem.status != "optimal" or problem.value == pytest.approx(1.352053e-13, rel=1e-5)
+
+
+def test_data_whose_squares_overflow():
+    B = cp.Parameter(3, value=[1e308, 1.0, 1.0])
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(B - theta([[0.0], [1.0], [2.5]])) + ko.sum_squares(theta)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(KernelOptError, match="units"):
+            problem.solve()

@@ -96,3 +96,23 @@ def test_a_denominator_of_0():
     problem = ko.Problem(cp.Minimize(quotient + 3 * f[2] + 0.2 * ko.sum_squares(theta)))
     held = ko.Problem(cp.Minimize(3 * f[2] + 0.2 * ko.sum_squares(theta)), [f[:2] == 0, f[2] == -0.1])
     assert problem.solve() == pytest.approx(held.solve(), rel=1e-6)
+
+
+def of_one_number():
+    """θ and u = θ(0), a number with ‖θ‖ = |u|."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    return theta, theta(np.array([[0.0]]))[0]
+
+
+@pytest.mark.parametrize("reciprocal", [lambda u: cp.inv_pos(-u), lambda u: cp.quad_over_lin(1.0, -u)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_end_of_a_domain_from_the_other_side(reciprocal):
+    """1/(−0) is −∞ in floating point: no constraint is met there, and θ = 0 was called optimal."""
+    theta, u = of_one_number()
+    problem = ko.Problem(cp.Minimize(cp.square(u - 1)), [ko.norm(theta) <= 0, reciprocal(u) <= 5])
+    problem.solve()
+    assert problem.status == "infeasible"
+    theta, u = of_one_number()
+    problem = ko.Problem(cp.Minimize(ko.sum_squares(theta)), [reciprocal(u) <= 2])
+    problem.solve()
+    assert problem.value == pytest.approx(0.25, rel=1e-5)

@@ -438,7 +438,8 @@ def test_rows_and_functions(name, support):
     functions = [Function(kernel, near, np.array([1.0, 0.3, -1.0, -0.3])), Function(kernel, X[:2], np.ones((2, 2)))]
     rows = Rows.of_points(kernel, kernel.rows(X[:10])).with_functions(functions)
     Q = exact_gram(formula, rows)
-    lengths = [mpmath.sqrt(v) for v in Q.diagonal()]
+    lengths = rows.lengths()
+    assert all(length >= mpmath.sqrt(v) for length, v in zip(lengths, Q.diagonal(), strict=True))
     for values in (rows.gram(), rows.block(np.arange(13), np.arange(13))):
         assert float(max((off(values, Q) / np.outer(lengths, lengths)).ravel())) <= rows.rounding()
     assert off(rows.diagonal(), Q.diagonal()).max() <= rows.rounding() * float(max(lengths)) ** 2

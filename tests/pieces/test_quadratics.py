@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from kernelopt.pieces.quadratics import ABS, POS, SQUARE, Piecewise, huber, many
+from kernelopt.pieces.quadratics import ABS, POS, SQUARE, Piecewise, huber, many, one
 
 RNG = np.random.default_rng(0)
 M = 30
@@ -85,3 +85,20 @@ def test_the_same_function_many_times():
     both = many(ABS, 3)
     assert isinstance(both, Piecewise) and len(both) == 3
     assert both.value(np.array([[-1.0], [0.0], [2.0]])).tolist() == [1.0, 0.0, 2.0]
+
+
+def test_conjugates_whose_squares_underflow():
+    """a²/(4w) for a² < 2⁻¹⁰⁷⁴: it was 0, and a lower bound too large."""
+    square = one([], [[0.0, 0.0, 2.0]])
+    for a, w in ((1e-170, 1e-300), (3e-168, 1e-290), (1e-160, 1e-20)):
+        zero, weights = np.zeros((1, 1)), np.array([w])
+        found = square.conjugate(np.array([[a]]), zero, weights, weights)
+        true = Fraction(a) ** 2 / (4 * Fraction(w))
+        assert Fraction(float(found.value[0])) + Fraction(float(found.rounding[0])) >= true
+        assert float(found.value[0]) == pytest.approx(float(true), rel=1e-12)
+
+
+def test_a_curvature_of_few_digits_bounds_nothing():
+    square = one([], [[0.0, 0.0, 1e-20]])
+    zero, weights = np.zeros((1, 1)), np.array([1e-300])
+    assert square.conjugate(np.array([[1e-170]]), zero, weights, weights).value[0] == np.inf
