@@ -618,7 +618,9 @@ def _check_levels(tau: cp.Expression) -> None:
 
 
 def _check_height(M: Any) -> None:
-    """M > 0."""
+    """M > 0, of a parameter by its declaration."""
+    if isinstance(M, cp.Parameter) and not M.is_nonneg():
+        raise DataError(f"Expected M to be a number > 0, or a cp.Parameter(nonneg=True); got {M!r} without a sign.")
     _check_number(M, "M", "a number > 0", lambda value: value > 0)
 
 

@@ -713,6 +713,7 @@ class Problem(Statement, Answered):
         """The reduced problem's data as `solver` gets it; see `cp.Problem.get_problem_data`."""
         require_kind(solver, str, "solver", "the name of a solver of cvxpy's, such as CLARABEL")
         self.canonical_form()
+        self._require_parameter_values()
         spectral_problems.require_cones(self._spectral)
         reduced = self.reduced_problem
         try:

@@ -411,7 +411,7 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
     whose value in cvxpy is another than its cones state are given the right one. Other subtrees without a replaced node
     stay the same objects; leaves are shared, and constraints keep their ids.
     """
-    done = dict(replaced)
+    done, of_perspectives = dict(replaced), 0
 
     def visit(node: Any) -> Any:
         if isinstance(node, list):
@@ -421,6 +421,7 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
         return done[id(node)]
 
     def rebuild(node: Any) -> Any:
+        nonlocal of_perspectives
         if squares and isinstance(node, Power) and id(node.args[0]) in squares and node.p.value == 2:
             return squares[id(node.args[0])]
         args = [visit(a) for a in node.args]
@@ -434,8 +435,12 @@ def rewrite(problem: cp.Problem, replaced: dict[int, Any], squares: dict[int, An
             args = [reshape(arg, (), order="F") if arg.shape == () and _is_column(arg) else arg for arg in args]
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         if isinstance(node, perspective):  # whose f has its variables, too
+            of_perspectives += 1
             f, recession = visit(node.f), None if node.f_recession is None else visit(node.f_recession)
+            of_perspectives -= 1
             return perspective_of(f, args[0], recession)
+        if of_perspectives and not unchanged:
+            return with_args(node, args)  # cvxpy's graph form of a perspective takes no power cones
         if isinstance(node, PowerApprox) and not unchanged and node.p.value not in (0, 1, 2):
             return Power(args[0], node.p.value)  # an exact power cone per number, not second-order cones
         if is_costly(node) and not unchanged:

@@ -97,6 +97,15 @@ def in_columns(form: CanonicalForm, pieces: Pieces, point: Iterate) -> Array:
     if pieces.values:
         place(form, point)
     for columns, atom in pieces.values:
-        if atom.value is not None:
-            x[columns] = np.ravel(dense(atom.value), order="F")
+        value = _value_of(atom)
+        if value is not None:
+            x[columns] = np.ravel(dense(value), order="F")
     return x
+
+
+def _value_of(atom: Any) -> Any:
+    """The value of an atom; None where cvxpy has none, as of a fraction by a singular matrix."""
+    try:
+        return atom.value
+    except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
+        return None

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelopt.driver.strategy import Goal
 from kernelopt.errors import OptionError, SolverError
-from kernelopt.factorization import AUTO, METHODS, FactorCache, Layout, Settings
+from kernelopt.factorization import AUTO, METHODS, FactorCache, Layout, Settings, memory
 from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.cluster import OnDask, is_client
 from kernelopt.solvers.cvxpy_solvers import ACCURACY
@@ -115,6 +115,8 @@ def goal(  # noqa: PLR0917
     for name, value in (("abs_tol", abs_tol), ("time_limit", time_limit)):
         if value is not None and (not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < inf):
             raise OptionError(f"Expected {name} to be a positive number, or None; got {value!r}.")
+    if memory_limit is not None:
+        memory.allowed_bytes(memory_limit)  # where the factor stays, nothing else asks
     for name, flag in (("warm_start", warm_start), ("verbose", verbose), ("progress", progress)):
         require_flag(flag, name)
     if not isinstance(certify, bool) and not (isinstance(certify, str) and certify == "estimate"):

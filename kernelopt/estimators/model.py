@@ -68,7 +68,8 @@ class KernelModel(NamesKernel):
     def _rows(self, X: Any) -> Array:
         """X as an array, or the rows of a large sparse matrix where the kernel takes them."""
         takes = self.kernel in SPARSE_NAMES if isinstance(self.kernel, str) else as_kernel(self.kernel).domain is SPARSE
-        takes = takes and getattr(self, "tune", None) != "columns"  # whose length scales divide columns
+        tune = getattr(self, "tune", None)
+        takes = takes and not (isinstance(tune, str) and tune == "columns")  # whose length scales divide columns
         return sparse_rows(X) if takes and stays_sparse(X) else dense(X)
 
     def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:

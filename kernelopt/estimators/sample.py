@@ -59,6 +59,8 @@ def explained(name: str) -> Iterator[None]:
         known = (
             isinstance(error, OverflowError) or "could not convert string" in str(error) or "Cannot cast" in str(error)
         )
+        if "value of NA is ambiguous" in str(error):
+            raise DataError("Expected X and y without missing values; got pandas.NA. Leave these rows out.") from error
         if "inhomogeneous shape" in str(error) or "array element with a sequence" in str(error):
             raise DataError(f"Expected {name} to have rows of equal length; got others: {error}") from error
         if not known:

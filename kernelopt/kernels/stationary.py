@@ -369,6 +369,7 @@ class Matern(_Isotropic):
 
     def __post_init__(self) -> None:
         require(is_real(self.nu) and self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
+        object.__setattr__(self, "nu", float(self.nu))  # numpy takes no root of a fraction
         require_positive(self, "sigma")
 
     def _verdict(self) -> Verdict:

@@ -110,11 +110,12 @@ def _is_affine(ufunc: Any, inputs: tuple[Any, ...]) -> bool:
 
 
 def _operator(name: str, ufunc: Any, swap: bool) -> Callable[..., Any]:
-    own = getattr(cp.Parameter, name)
+    own, of_left = getattr(cp.Parameter, name), getattr(cp.Parameter, name.replace("__r", "__"), None)
 
     def method(self: PointSymbol, *others: Any) -> Any:
         if any(isinstance(a, cp.Expression) and not isinstance(a, PointSymbol) for a in others):
-            return own(self, *others)
+            # Python asks a subclass of the left operand's class first, which would ask the left one by its operator.
+            return of_left(others[0], self) if swap and of_left is not None else own(self, *others)
         return self.__array_ufunc__(ufunc, "__call__", *((*others, self) if swap else (self, *others)))
 
     return method

@@ -396,10 +396,8 @@ def _base_weights(problem: Problem, weights: Any) -> Array:
 
 
 def _on(rows: Ints, base: Array) -> Array:
-    """The weights on some rows, 0 elsewhere."""
-    found = np.zeros_like(base)
-    found[rows] = base[rows]
-    return found
+    """The weights on some rows, as often as they are named; 0 elsewhere."""
+    return np.asarray(base * np.bincount(rows, minlength=len(base)))
 
 
 def _folds(cv: Any, base: Array, random_state: Any) -> tuple[Fold, ...]:
@@ -434,7 +432,7 @@ def _rows(rows: Any, N: int) -> Ints:
         return np.flatnonzero(array)
     if array.ndim != 1 or array.dtype.kind not in "iu" or np.any((array < -N) | (array >= N)):
         raise DataError(f"Expected numbers of rows below {N}; got {rows!r}.")
-    return np.unique(array % N)
+    return np.sort(array % N)
 
 
 def _number(loss: Loss, test: Ints) -> Callable[[Problem], float]:

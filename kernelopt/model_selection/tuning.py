@@ -307,7 +307,10 @@ def _interval(p: cp.Parameter, value: Array, given: Any) -> tuple[Array, Array]:
             return value / FACTOR, value * FACTOR
         return np.full(p.size, 0.0 if p.is_nonneg() else -inf), np.full(p.size, inf)
     pair = given if isinstance(given, (tuple, list)) and len(given) == 2 else (np.nan, np.nan)
-    low, high = (np.broadcast_to(np.asarray(end, dtype=float), p.shape).ravel(order="F") for end in pair)
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, dtype=float), p.shape).ravel(order="F") for end in pair)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"Expected bounds (low, high) of {p.name()}, two numbers; got {given!r}.") from error
     positive = not p.attributes.get("pos") or bool(np.all(low > 0))
     signed = not p.is_nonneg() or bool(np.all(low >= 0))
     if not (np.all(low < high) and np.all((low <= value) & (value <= high)) and positive and signed):

@@ -242,7 +242,7 @@ class _Method:
     def _least_inverse(self) -> Array:
         """1/weight of the free multipliers; that of a prediction of size 1 where s depends on y alone."""
         p = self.p
-        moved = p.row_squares[p.of] if self.free.any() else np.zeros(len(p.of))
+        moved = np.where(p.moves_by_rounding, 0.0, p.row_squares)[p.of] if self.free.any() else np.zeros(len(p.of))
         return FREE * np.where(moved > 0, moved, 1 / (p.R.max(initial=0.0) or 1.0))
 
     @cached_property

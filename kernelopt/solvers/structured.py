@@ -25,9 +25,10 @@ from kernelopt.support.arithmetic import median
 from kernelopt.support.long_rows import are_long, bordered
 from kernelopt.support.properties import cached_property
 from kernelopt.support.threads import for_factoring
-from kernelopt.support.types import Array, Ints
+from kernelopt.support.types import Array, Bools, Ints
 
 UNEQUAL = 1e8  # largest ratio of a kink's step to a typical one, either way: more would make systems ill-conditioned
+ROUNDING = 1e-13  # relative to the sizes of the terms of a row of EB: what sums of them leave that are 0
 STRETCH = 512  # rows of EB that are formed at a time where only their norms are needed: 4 MB for r = 1000
 # Number of active rows n_a, relative to the unknowns p, below which systems are solved in the rows: forming and
 # factoring takes n_a²p + n_a³/3 flops there, against n_a p² + p³/3.
@@ -220,6 +221,14 @@ class Structured(Coupling):
                 chosen = several[start : start + STRETCH]
                 found[chosen] += np.sum(B.combined(sp.csr_array(E[chosen])) ** 2, axis=1) / R
         return found
+
+    @cached_property
+    def moves_by_rounding(self) -> Bools:
+        """Rows whose s moves with θ by no more than rounding, as Σ(xᵢ − x̄) = 0 leaves 1e-15, (m,)."""
+        sizes = np.zeros(self.m)
+        for B, R, a, b in zip(self.blocks, self.R, self._rows[:-1], self._rows[1:], strict=True):
+            sizes += (abs(sp.csr_array(self.E[:, a:b])) @ np.sqrt(B.row_squares())) ** 2 / R
+        return np.asarray(self.row_squares <= ROUNDING**2 * sizes)
 
     @cached_property
     def sigma(self) -> float:

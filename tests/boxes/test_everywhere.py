@@ -557,3 +557,17 @@ def test_beside_a_theta_that_is_held_at_0(kernel):
     problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(np.array([[0.0], [1.0]])) - 1)), [ko.norm(theta) <= 0, above])
     problem.solve()
     assert problem.status == "optimal" and problem.value == pytest.approx(2.0) and problem.verify().passed
+
+
+@pytest.mark.parametrize(
+    "right", [lambda P, c, e: 0.3 + e * P[:, 0], lambda P, c, e: c + 0.1 * P[:, 0], lambda P, c, e: 5 * c - e * P[:, 0]]
+)
+def test_parameters_on_the_left_of_points(right):
+    """Python asks the symbol's operator first, as its class is one of parameters."""
+    X = np.linspace(0, 1, 6)[:, None]
+    c, e, theta = cp.Parameter(value=0.3), cp.Parameter(value=0.1), ko.Theta(ko.kernels.Gaussian(sigma=0.5))
+    loss = cp.sum_squares(np.sin(7 * X[:, 0]) - theta(X)) + 0.1 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(loss), [ko.everywhere(lambda P: theta(P) <= right(P, c, e), 0, 1)])
+    problem.solve()
+    assert problem.status == "optimal"
+    assert "code computes" not in str(problem.certificate)

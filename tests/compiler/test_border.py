@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cvxpy.transforms.suppfunc import SuppFunc
 from fuzzing_border import judged
+from scipy.optimize import minimize
 from stating import TIGHT
 
 import kernelopt as ko
@@ -274,3 +275,34 @@ def test_marked_entries_of_another_form_are_refused():
     theta, z = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(3, integer=[(0,), (1,)])
     with pytest.raises(DataError, match=r"one sequence for each of its axes.*\[\(0,\), \(1,\)\]"):
         ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y) + ko.sum_squares(theta) + cp.sum_squares(z - 0.4))).solve()
+
+
+def test_fractions_by_a_singular_matrix():
+    """cvxpy has no value of xᵀM⁻¹x at a singular M, where the answer is."""
+    X, y = np.linspace(0, 1, 4)[:, None], np.array([0.3, -0.2, 0.5, 0.1])
+    theta, M = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Variable((4, 4), PSD=True)
+    loss = cp.matrix_frac(theta(X) - y, M) + cp.trace(M)
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    assert problem.value == pytest.approx(0.829838, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inner", "value"), [(lambda x: cp.power(x, 3), 1.0925926), (lambda x: cp.power(x, 1.5), 1.2150632),
+                         (cp.inv_pos, 0.7372635), (lambda x: -cp.sqrt(x), -0.2359933)],
+)  # fmt: skip
+def test_perspectives_of_powers(inner, value):
+    """cvxpy's graph form of a perspective takes no power cones. s·f(x/s) + s + d² with x = 1 − d, by scipy."""
+    theta, s, x = ko.Theta(ko.kernels.Gaussian(sigma=0.5)), cp.Variable(nonneg=True), cp.Variable()
+    f = theta(np.array([[0.0]]))[0]
+    loss = cp.perspective(inner(x), s) + s
+    problem = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta)), [x == f + 1, s >= 0.5])
+    problem.solve()
+
+    def by_hand(at):
+        x, s = at
+        return float(s * inner(cp.Constant(x / s)).value + s + (x - 1) ** 2)
+
+    found = minimize(by_hand, [0.5, 0.6], bounds=[(1e-6, 3), (0.5, 3)], tol=1e-12)
+    assert problem.value == pytest.approx(found.fun, abs=1e-5)
+    assert problem.value == pytest.approx(value, abs=1e-6)

@@ -708,3 +708,20 @@ def test_options_that_no_solver_can_take(solver, options):
     problem = ko.Problem(cp.Minimize(cp.sum_squares(f - z) + 0.3 * ko.sum_squares(theta)), [f <= 1])
     with pytest.raises(SolverError, match=solver):
         problem.solve(solver=solver, **options)
+
+
+def test_limits_of_memory_are_checked_where_the_factor_stays():
+    theta = ko.Theta(ko.kernels.Linear())
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta([[0.0], [1.0]]) - 1) + ko.sum_squares(theta)))
+    problem.solve()
+    for wrong in (-1, 0, "1GB", True):
+        with pytest.raises(OptionError, match="memory_limit"):
+            problem.solve(memory_limit=wrong)
+    assert problem.status == "optimal"
+
+
+def test_data_of_a_problem_without_the_value_of_a_parameter():
+    theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, name="lam")
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta([[0.0], [1.0]]) - 1) + lam * ko.sum_squares(theta)))
+    with pytest.raises(ParameterError, match="lam"):
+        problem.get_problem_data("CLARABEL")

@@ -79,3 +79,18 @@ def test_a_parameter_that_takes_no_value_is_not_tuned():
     problem = ko.Problem(cp.Minimize(w @ terms + twice * ko.sum_squares(theta)))
     with pytest.raises(ko.errors.ParameterError, match="CallbackParam"):
         ko.tune(problem, ko.CrossValidatedLoss(w, terms), [twice])
+
+
+def test_parameters_of_cvxpy_and_missing_labels():
+    rng = np.random.default_rng(0)
+    X, one = rng.normal(size=(12, 2)), cp.Parameter(value=1.0)
+    for estimator, error in (
+        (ko.estimators.KernelRegressorCV(tune=one), OptionError),
+        (ko.estimators.KernelRegressor("huber", delta=one), DataError),
+    ):
+        with pytest.raises(error, match="Expected"):
+            estimator.fit(X, X[:, 0])
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series(["a", "b", None] * 4, dtype="string")
+    with pytest.raises(DataError, match="without missing values"):
+        ko.estimators.KernelClassifier().fit(X, labels)

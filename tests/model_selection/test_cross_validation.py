@@ -634,3 +634,18 @@ def test_processes_that_are_refused(monkeypatch):
         ko.cross_validate(problem, w, lam, VALUES, n_jobs=2)
     monkeypatch.delitem(sys.modules, "joblib")
     assert ko.cross_validate(problem, w, lam, [1.0], cv=2).losses.shape == (1, 2)
+
+
+def test_rows_that_a_fold_names_twice_count_twice():
+    """As of bootstraps, in fits and in scores."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+    w, lam = cp.Parameter(40, nonneg=True, value=np.ones(40)), cp.Parameter(nonneg=True, value=0.3)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(w @ ko.losses.squared_error(y, theta(X)) + lam * ko.sum_squares(theta)))
+    train, test = rng.integers(0, 30, 30), np.array([30, 31, 31, 31, 35])
+    found = ko.cross_validate(problem, w, lam, [0.3], cv=[(train, test)])["mean"][0]
+    K = theta.kernel
+    alpha = np.linalg.solve(K(X[train]) + 0.3 * np.eye(30), y[train])
+    assert found == pytest.approx(np.mean((y[test] - K(X[test], X[train]) @ alpha) ** 2), rel=1e-5)

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 import kernelopt as ko
 from kernelopt import errors, kernels, losses
-from kernelopt.errors import DataError
+from kernelopt.errors import DataError, OptionError
 from kernelopt.model_selection import tuning
 
 RNG = np.random.default_rng(0)
@@ -221,3 +221,10 @@ def test_a_search_that_is_refused_leaves_the_answer(criterion):
     with pytest.raises(errors.KernelOptError):
         ko.tune(problem, criterion(f), [lam])
     assert (problem.status, problem.certificate, theta.value) == before
+
+
+def test_bounds_that_are_no_numbers():
+    theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=1.0)
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(theta([[0.0], [1.0]]) - 1) + lam * ko.sum_squares(theta)))
+    with pytest.raises(OptionError, match="two numbers"):
+        ko.tune(problem, cp.sum_squares(theta([[0.5]])), [lam], {lam: ("a", 1)})

@@ -859,3 +859,9 @@ def test_arrays_that_are_none(path, value, error):
     with pytest.raises(error):
         ko.save(path, a=value)
     assert not path.exists()
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    """The message names the file that was asked for."""
+    with pytest.raises(FileNotFoundError, match="Expected a file in a folder that exists; got .*answer"):
+        ko.save(tmp_path / "none" / "answer", v=1.0)

@@ -232,3 +232,22 @@ def test_steps_that_a_domain_cuts_short_meet_equations_in_time():
     problem = ko.Problem(cp.Minimize(loss + 0.5 * ko.sum_squares(theta)), rows)
     problem.solve(solver="INTERIOR_POINT")
     assert problem.status == "optimal" and problem.solver_stats.num_iters <= 30
+
+
+def test_an_equation_in_which_theta_stands_by_rounding_alone():
+    """Σ xᵢ = 1e-15 of standardized columns: the equation is one of the intercept, and θ ended at 0."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(0, 5, size=(40, 1)).astype(float)
+        X = (X - X.mean()) / X.std()
+        y = X[:, 0] + 0.3 * rng.normal(size=40)
+        theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+        f = theta(X) + b
+        loss = cp.sum(ko.losses.absolute_error(y, f)) + 0.3 * ko.sum_squares(theta)
+        problem = ko.Problem(cp.Minimize(loss), [cp.sum(f) == 0])
+        problem.solve(solver="INTERIOR_POINT")
+        assert problem.status == "optimal"
+        w, c = cp.Variable(), cp.Variable()
+        g = X[:, 0] * w + c
+        by_hand = cp.Problem(cp.Minimize(cp.sum(cp.abs(y - g)) + 0.3 * cp.square(w)), [cp.sum(g) == 0])
+        assert problem.value == pytest.approx(by_hand.solve(solver="CLARABEL"), rel=1e-6)
