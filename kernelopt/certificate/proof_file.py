@@ -15,46 +15,39 @@ from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from kernelopt import check
 from kernelopt.certificate import on_pieces
-from kernelopt.certificate.checker import Free
-from kernelopt.certificate.claim import Dual
 from kernelopt.certificate.gram import COMPUTED, ERRORLESS, STREAMED
 from kernelopt.certificate.lengths import single
 from kernelopt.certificate.multipliers import is_identity, row_coefficients
+from kernelopt.certificate.proof_items import (
+    FUNCTIONS,
+    Item,
+    functions_of,
+    is_given,
+    kernel_of,
+    number,
+    rows_of,
+    rows_of_cone,
+)
+from kernelopt.certificate.rationals import balanced, shared
 from kernelopt.compiler.canonical_form import NormLink, PredictionLink
 from kernelopt.compiler.iterate import Iterate, in_columns
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import KernelOptError
-from kernelopt.kernels import Constant, Explicit, Gaussian, Linear, Polynomial
-from kernelopt.kernels.algebra import Scaled, Sum
-from kernelopt.kernels.kernel import Kernel
-from kernelopt.kernels.sparse_rows import dense
-from kernelopt.kernels.transforms import Columns
-from kernelopt.language.rows import Rows
 from kernelopt.persistence.proofs import Proof, checked
-from kernelopt.pieces import elementary, extremes
-from kernelopt.pieces.by_size import Sorted, SortedSizes
-from kernelopt.pieces.form import ROUNDS, Group, Pieces
-from kernelopt.pieces.function import Family
-from kernelopt.pieces.norms import Radial, RowNorm
-from kernelopt.pieces.quadratics import Piecewise
-from kernelopt.pieces.ratios import SquaresOverLinear
-from kernelopt.pieces.spectral import Schatten
+from kernelopt.pieces.form import ROUNDS, Pieces
 from kernelopt.support.types import Array
 
 FORMAT = "kernelopt proof 1"
 MOST = check.POINTS  # rows of A: the checker takes N² kernel values, about 2 s per 1000² of a Gaussian
 NEARLY = 2.0  # times the certified gap
-GRAM = 2000  # rows up to which a kernel matrix is written, N²/2 numbers
 # Roundings that the point's z take: each is at least the function that it bounds.
 UP = Fraction(1, 1 << 110)
-SHORTER = 1 - Fraction(1, 1 << 49)
+WHOLE, SHORTER = Fraction(1), 1 - Fraction(1, 1 << 49)  # shares of θ: the second is shorter by some roundings
 FAR, HALVINGS = 2.0**60, 120  # values of atoms that are sought, and steps of bisection: the rest is rounding
 KINDS: dict[Any, str] = {"nuc": "nuclear", 2: "spectral"}  # of norms of a θ with several outputs
-Item = dict[str, Any]
 
 
 class Wording(NamedTuple):
@@ -78,8 +71,8 @@ def written(reduction: Reduction, pieces: Pieces, point: Iterate, rows: Array, s
     as good as these numbers themselves do.
     """
     _require_known(reduction, pieces)
-    kernels, found, why = [_kernel(link.rows) for link in reduction.form.predictions], list[Proof](), "no bound"
-    as_given = [{"kernel": [k["kernel"][0] | {"error": number(0.0)}]} if _is_given(k) else k for k in kernels]
+    kernels, found, why = [kernel_of(link.rows) for link in reduction.form.predictions], list[Proof](), "no bound"
+    as_given = [{"kernel": [k["kernel"][0] | {"error": number(0.0)}]} if is_given(k) else k for k in kernels]
     for way, written in ((ERRORLESS, kernels), (STREAMED, kernels), (COMPUTED, as_given)):
         if (way == COMPUTED and as_given == kernels) or (found and _width(found[0]) <= NEARLY * statement.gap):
             break
@@ -88,10 +81,10 @@ def written(reduction: Reduction, pieces: Pieces, point: Iterate, rows: Array, s
         if claimed is None or claimed.claim is None or not isfinite(claimed.bound.value):
             continue
         try:
-            writer = _Writer(reduction, claimed, pieces.n, point, statement, written)
-            proof = writer.proof()
-            if proof.violation and not len(pieces.equal):
-                proof = min(proof, writer.shortened().proof(), key=lambda one: (one.violation, abs(_width(one))))
+            proof = _Writer(reduction, claimed, pieces.n, point, statement, written).proof()
+            if proof.violation and not len(pieces.equal):  # a bound of the norm, as a rule
+                other = _Writer(reduction, claimed, pieces.n, point, statement, written, SHORTER).proof()
+                proof = min(proof, other, key=lambda one: (one.violation, abs(_width(one))))
             # Rounding may leave a matrix indefinite that is given: then the bounds contradict each other.
             found += [proof] if proof.violation or _width(proof) >= 0 else []
         except (check.Refused, ArithmeticError) as error:
@@ -122,14 +115,6 @@ def _require_known(reduction: Reduction, pieces: Pieces) -> None:
         raise KernelOptError(f"Expected at most {MOST} distinct rows in a proof that is written; got {most}.")
 
 
-def number(value: float | Fraction) -> str:
-    """A double in hexadecimal, or p/q."""
-    found = float(value)
-    if not isinstance(value, Fraction) or Fraction(found) == value:
-        return found.hex()
-    return f"{value.numerator:#x}/{value.denominator:#x}"
-
-
 class _Writer:
     """The lines of one claim."""
 
@@ -141,24 +126,23 @@ class _Writer:
         point: Iterate,
         statement: Wording,
         kernels: list[Item],
+        share: Fraction = WHOLE,
     ) -> None:
         assert found.claim is not None
         self.reduction, self.point, self.statement, self.kernels = reduction, point, statement, kernels
-        self.pieces, self.claim, self.stated, self.share = found.pieces, found.claim, stated, Fraction(1)
-        self.S = _rows(self.pieces.S)
+        self.pieces, self.claim, self.stated, self.share = found.pieces, found.claim, stated, share
+        self.S = rows_of(self.pieces.S)
         a, twins = balanced(found.free, self.claim.dual), self.pieces.twins
         self.a = [int(sign) * a[row] for sign, row in zip(twins.sign, twins.row, strict=True)]
 
-    def shortened(self) -> _Writer:
-        """The same with a θ that is shorter by some roundings, as bounds of its norm may need."""
-        self.share = SHORTER
-        return self
-
     def proof(self) -> Proof:
-        functions = [item for group in self.pieces.groups for item in _functions(group)]
-        cones = [{"cone": c.kind, "rows": _rows_of_cone(c.kind, c.rows)} for c in self.pieces.cones]
+        functions = [item for group in self.pieces.groups for item in functions_of(group)]
+        cones = [{"cone": c.kind, "rows": rows_of_cone(c.kind, c.rows)} for c in self.pieces.cones]
         links, thetas = self._links()
-        x = self._point(thetas, functions)
+        try:
+            x = self._point(thetas, functions)
+        except (check.Refused, ArithmeticError):  # outside of a domain: the bound from below stays
+            x = None
         head = {
             "format": FORMAT, "sense": "maximize" if self.statement.maximize else "minimize",
             "statement": list(self.statement.text), "columns": self.pieces.n,
@@ -214,7 +198,7 @@ class _Writer:
             items.append(item)
         if len(norms) > 1 or "M" in items[0]:
             parts = [[[Fraction(v) for v in column] for column in V[:, norm.n].T.tolist()] for norm in link.norms]
-            _shared(self._nu(of_theta, link), parts, [norm.M for norm in link.norms])
+            shared(self._nu(of_theta, link), parts, [norm.M for norm in link.norms])
             for item, part in zip(items, parts, strict=True):
                 item["n"] = [[number(v) for v in column] for column in part]
         return items
@@ -264,7 +248,7 @@ class _Writer:
         pieces, alone = self.pieces, set(np.flatnonzero((self.pieces.counts == 1) & (self.pieces.c != 0)).tolist())
         mine = alone.intersection(pieces.local.tolist())
         for cone in pieces.cones if mine else ():
-            for rows in _rows_of_cone(cone.kind, cone.rows):
+            for rows in rows_of_cone(cone.kind, cone.rows):
                 for j in {j for r in rows for j, _ in S[r]} & mine:
                     outside: Callable[[Any], Fraction] = check.CONES[cone.kind].outside  # type: ignore[attr-defined]
 
@@ -311,24 +295,6 @@ def _row_of(pieces: Pieces, t: int) -> tuple[int, float]:
     return next((r, v) for r, v in growing)
 
 
-def _shared(nu: list[list[Fraction]], parts: list[list[list[Fraction]]], matrices: list[Array]) -> None:
-    """Make Σ nMᵀ = ν hold exactly: what the doubles leave goes to a norm with a column that reads one output alone."""
-    left = [list(v) for v in nu]
-    for M, part in zip(matrices, parts, strict=True):
-        for (k, column), m in np.ndenumerate(M):
-            left[k] = [y - Fraction(m) * z for y, z in zip(left[k], part[column], strict=True)] if m else left[k]
-    for k, v in enumerate(left):
-        places = [
-            (j, c) for j, M in enumerate(matrices) for c in np.flatnonzero(M[k]) if np.count_nonzero(M[:, c]) == 1
-        ]
-        if any(v) and not places:
-            raise check.Refused("norms of combinations of outputs take no multiplier exactly")
-        if any(v):
-            j, c = places[0]
-            m = Fraction(float(matrices[j][k, c]))
-            parts[j][c] = [y + z / m for y, z in zip(parts[j][c], v, strict=True)]
-
-
 def _with_claims(lines: list[str], attained: bool, maximize: bool, rests_on: Sequence[str]) -> Proof:
     """The lines with the bounds that they prove, rounded outwards."""
 
@@ -345,179 +311,3 @@ def _with_claims(lines: list[str], attained: bool, maximize: bool, rests_on: Seq
     assert low is not None
     above = [check.rounded(v, True) if attained and v is not None else None for v in (high, proof.violation)]
     return replace(proof, lines=(*lines, claims(check.rounded(low, False), *above)))
-
-
-# ---------------------------------------------------------------- multipliers in rationals
-
-
-def balanced(free: Free, dual: Dual) -> list[Fraction]:
-    """Multipliers at which all free columns vanish: MΔ = −r for the pivot rows, in rationals.
-
-    Elimination takes the equation with the fewest entries first, as most have one or two.
-    """
-    a = [Fraction(v) for v in dual.z.tolist()]
-    owner = np.repeat(np.arange(len(free.owners)), np.diff(free.starts))
-    own, R = np.isin(owner, dual.columns), set(dual.rows.tolist())
-    system: dict[int, dict[int, Fraction]] = {j: {} for j in dual.columns.tolist()}
-    right = dict.fromkeys(system, Fraction(0))
-    for j, row, value in zip(owner[own].tolist(), free.rows[own].tolist(), free.values[own].tolist(), strict=True):
-        exact = Fraction(value)
-        right[j] -= exact * (a[row] if row < len(a) else 1)
-        if row in R:
-            system[j][row] = system[j].get(row, Fraction(0)) + exact
-    for row, move in _solution(system, right).items():
-        a[row] += move
-    return a
-
-
-def _solution(system: dict[int, dict[int, Fraction]], right: dict[int, Fraction]) -> dict[int, Fraction]:
-    """The solution of a sparse system by elimination and substitution."""
-    done = list[tuple[int, int]]()
-    places: dict[int, set[int]] = {}
-    for j, entries in system.items():
-        for row in entries:
-            places.setdefault(row, set()).add(j)
-    left = set(system)
-    while left:
-        j = min(left, key=lambda k: len(system[k]))
-        entries = {row: v for row, v in system[j].items() if v}
-        if not entries:
-            raise check.Refused("free columns that no pivot row moves")
-        pivot = min(entries, key=lambda row: len(places[row] & left))
-        for k in (places[pivot] & left) - {j}:
-            factor = system[k].pop(pivot) / entries[pivot]
-            right[k] -= factor * right[j]
-            for row, v in entries.items():
-                if row != pivot:
-                    system[k][row] = system[k].get(row, Fraction(0)) - factor * v
-                    places[row].add(k)
-        left.discard(j)
-        done.append((j, pivot))
-    found: dict[int, Fraction] = {}
-    for j, pivot in reversed(done):
-        rest = sum((v * found[row] for row, v in system[j].items() if row != pivot), Fraction(0))
-        found[pivot] = (right[j] - rest) / system[j][pivot]
-    return found
-
-
-# ---------------------------------------------------------------- kernels and functions
-
-
-def _rows(S: sp.csr_array) -> list[list[tuple[int, float]]]:
-    return [
-        [(int(j), float(v)) for j, v in zip(S.indices[i:k], S.data[i:k], strict=True) if v]
-        for i, k in zip(S.indptr[:-1], S.indptr[1:], strict=True)
-    ]
-
-
-def _kernel(rows: Rows) -> Item:
-    """The kernel as a sum of terms with their points, or the kernel matrix as computed, with a bound on its errors."""
-    terms = _terms(rows.kernel, np.asarray(dense(rows.points), dtype=float), 1.0) if rows.are_points else None
-    if terms is not None:
-        return {"kernel": terms}
-    if len(rows) > GRAM:
-        raise KernelOptError(
-            f"Expected at most {GRAM} distinct rows where the kernel matrix is written; got {len(rows)} of "
-            f"{rows.kernel!r}. Sums of Gaussian, linear and polynomial kernels are written by their points."
-        )
-    Q, lengths, r = rows.gram(), rows.lengths(), rows.rounding()
-    error = r * float(np.max(lengths, initial=0.0)) ** 2 if isfinite(r) else 0.0
-    numbers = [[number(v) for v in Q[i, : i + 1].tolist()] for i in range(len(Q))]
-    return {"kernel": [{"name": "gram", "error": number(error), "rows": numbers}]}
-
-
-def _terms(kernel: Kernel, X: Array, factor: float) -> list[Item] | None:
-    """The terms of a kernel at points X; None where some are not known by name."""
-    if isinstance(kernel, Sum):
-        parts = [_terms(term, X, factor) for term in kernel.terms]
-        return None if any(part is None for part in parts) else [term for part in parts for term in part or ()]
-    if isinstance(kernel, Scaled):
-        exact = Fraction(factor) * Fraction(kernel.factor)
-        return _terms(kernel.kernel, X, float(exact)) if Fraction(float(exact)) == exact else None
-    if isinstance(kernel, Columns):
-        return _terms(kernel.kernel, X[:, list(kernel.columns)], factor)
-    stated: dict[type[Kernel], Callable[[Any], Item]] = {
-        Gaussian: lambda k: {"name": "gaussian", "sigma": number(float(k.sigma))},
-        Linear: lambda _: {"name": "polynomial"},
-        Explicit: lambda _: {"name": "polynomial"},
-        Constant: lambda k: {"name": "polynomial", "gamma": number(0.0), "coef0": number(float(k.value))},
-        Polynomial: lambda k: {
-            "name": "polynomial", "degree": int(k.degree), "gamma": number(float(k.scale)),
-            "coef0": number(float(k.offset)),
-        },
-    }  # fmt: skip
-    if type(kernel) not in stated:
-        return None
-    points = [[number(v) for v in x] for x in X.tolist()]
-    return [stated[type(kernel)](kernel) | {"factor": number(factor), "points": points}]
-
-
-def _is_given(kernel: Item) -> bool:
-    """Whether a kernel matrix is written, with errors."""
-    return kernel["kernel"][0]["name"] == "gram"
-
-
-def _functions(group: Group) -> list[Item]:
-    """The functions of a group, those that are alike together."""
-    alike: dict[str, tuple[list[Any], list[Any]]] = {}
-    W, stated = group.weights, FUNCTIONS[type(group.family)]
-    for i, rows in enumerate(group.rows.tolist()):
-        name, parameters = stated(group.family, i, len(rows))
-        key = json.dumps({"function": name, "with": parameters})
-        entries = slice(W.indptr[i], W.indptr[i + 1])
-        weights = [[int(o), number(v)] for o, v in zip(W.indices[entries], W.data[entries], strict=True)]
-        alike.setdefault(key, ([], []))[0].append(rows)
-        alike[key][1].append(weights)
-    return [json.loads(key) | {"rows": rows, "weights": weights} for key, (rows, weights) in alike.items()]
-
-
-def _quadratics(f: Piecewise, i: int, **more: str) -> tuple[str, Item]:
-    """Knots and slopes; where rounding would make a smooth joint concave, the slope continues exactly."""
-    i = i if len(f.knots) > 1 else 0
-    knots = [Fraction(v) for v in f.knots[i].tolist() if isfinite(v)]
-    parts = [[Fraction(d), Fraction(e)] for _, d, e in f.coefficients[i][: len(knots) + 1].tolist()]
-    for q, before, after in zip(knots, parts[:-1], parts[1:], strict=True):
-        after[0] = max(after[0], before[0] + q * (before[1] - after[1]))
-    told = {"knots": [number(v) for v in knots], "c0": number(float(f.coefficients[i][0][0])),
-            "parts": [[number(v) for v in part] for part in parts]}  # fmt: skip
-    return "quadratics", told | more
-
-
-def _of_norm(f: RowNorm) -> tuple[str, Item]:
-    order = "inf" if f.p == inf else number(float(f.p))
-    return "quadratics", {"knots": [], "c0": number(0.0), "parts": [[number(1.0), number(0.0)]], "order": order}
-
-
-def _largest(count: float, k: int) -> tuple[str, Item]:
-    """Weights 1, …, 1, and the rest of the count, for s and a further 0."""
-    left = Fraction(count)
-    return "sorted", {"weights": [number(min(max(left - j, Fraction(0)), Fraction(1))) for j in range(k + 1)]}
-
-
-FUNCTIONS: dict[type[Family], Callable[[Any, int, int], tuple[str, Item]]] = {
-    Piecewise: lambda f, i, _: _quadratics(f, i),
-    Radial: lambda f, i, _: _quadratics(f.shape, i, order=number(2.0)),
-    RowNorm: lambda f, *_: _of_norm(f),
-    elementary.Exp: lambda *_: ("exp", {}),
-    elementary.Logistic: lambda *_: ("log-sum-exp", {}),
-    extremes.RowLogSumExp: lambda *_: ("log-sum-exp", {}),
-    elementary.NegativeLog: lambda *_: ("log", {}),
-    elementary.NegativeLogComplement: lambda *_: ("log complement", {}),
-    elementary.NegativeEntropy: lambda *_: ("entropy", {}),
-    elementary.AbsolutePower: lambda f, *_: ("power", {"p": number(float(f.p))}),
-    elementary.PositivePower: lambda f, *_: ("power", {"p": number(float(f.p)), "positive": True}),
-    elementary.InversePower: lambda f, *_: ("power", {"p": number(-float(f.p))}),
-    elementary.NegativeRoot: lambda f, *_: ("power", {"p": number(float(f.p))}),
-    extremes.Largest: lambda _f, _i, k: _largest(1.0, k),
-    extremes.SumOfLargest: lambda f, _i, k: _largest(f.count, k),
-    Sorted: lambda f, *_: ("sorted", {"weights": [number(v) for v in f.weights]}),
-    SortedSizes: lambda f, *_: (
-        "sorted", {"weights": [number(v) for v in f.weights], "of": "positive" if f.positive else "sizes"}
-    ),
-    SquaresOverLinear: lambda *_: ("ratio", {}),
-    Schatten: lambda f, *_: ("schatten", {"n": f.shape[0], "kind": "nuclear" if f.p == 1 else "spectral"}),
-}  # fmt: skip
-
-
-def _rows_of_cone(kind: str, rows: Array) -> list[list[int]]:
-    return rows.reshape(-1, 3).tolist() if kind == "exp" else [rows.ravel().tolist()]

@@ -42,8 +42,9 @@ INSIDE = {
         ["all_rows", "cancelling", "links", "report", "rooms"],
         ["lengths", "parts", "pieces_checker"],
         ["multipliers"],
+        ["rationals"],
         ["checker"],
-        ["claim", "dual_cones", "gram", "pivots", "sizes", "slopes"],
+        ["claim", "dual_cones", "gram", "pivots", "proof_items", "sizes", "slopes"],
     ],
     "compiler": [
         ["reduction_steps"],
