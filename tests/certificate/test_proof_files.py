@@ -509,41 +509,55 @@ def test_what_is_accepted_holds_for_what_is_stated(name):
 # ---------------------------------------------------------------- hostile files
 
 
-def hostile(name):
-    items = items_of("hinge")
-    if name == "a billion columns":
-        items[0]["columns"] = 10**9
-    elif name == "a billion rows":
-        items[0]["below"] = [10**9]
-    elif name == "a huge number":
-        kinds(items, "row")[0]["a"] = "0x" + "f" * 10**6
-    elif name == "a huge exponent":
-        kinds(items, "row")[0]["a"] = "0x1p99999999999"
-    elif name == "a huge degree":
-        kinds(items, "kernel")[0]["kernel"] = [{"name": "polynomial", "points": [["0x1p+0"]] * 8, "degree": 10**9}]
-    elif name == "huge points":
-        points = [[(2.0**1000).hex(), (2.0**-1000).hex()]] * 4000
-        kinds(items, "kernel")[0]["kernel"] = [{"name": "polynomial", "points": points, "degree": 64}]
-    elif name == "many points":
-        kinds(items, "kernel")[0]["kernel"][0]["points"] = [["0x1p+0"]] * 6000
-    elif name == "no points":
-        kinds(items, "kernel")[0]["kernel"][0]["points"] = []
-    elif name == "no terms":
-        kinds(items, "kernel")[0]["kernel"] = []
-    elif name == "a kernel of another":
-        kinds(items, "link")[0]["link"] = "hinge"
-    elif name == "control characters":
-        items[-1]["rests on"] = ["\x1b[2J"]
-    return lines_of(items)
+def a_cycle_of_bounds(items):
+    """Each of two columns bounds a function of the other."""
+    n, count = items[0]["columns"], len(kinds(items, "row"))
+    items[0]["columns"], items[0]["below"] = n + 2, [*items[0]["below"], count, count + 1]
+    items[0]["x"] += [[n, "0x0p+0"], [n + 1, "0x0p+0"]]
+    below = len(items[0]["below"])
+    for k in (0, 1):
+        items.insert(-1, {"row": [[n + k, "-0x1p+0"]], "plus": "0x0p+0", "a": "0x1p+0"})
+    for k in (0, 1):
+        items.insert(-1, {"row": [[n + 1 - k, "0x1p+0"]], "plus": "0x1p+0", "a": "0x1p+0"})
+        items.insert(1, {"function": "exp", "rows": [[count + 2 + k]], "weights": [[[below - 1 + k, "0x1p+0"]]]})
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["a billion columns", "a billion rows", "a huge number", "a huge exponent", "a huge degree", "huge points",
-     "many points", "no points", "no terms", "a kernel of another", "control characters"],
-)  # fmt: skip
+def of_kernel(**changes):
+    def change(items):
+        (term,) = kinds(items, "kernel")[0]["kernel"]
+        term.update(changes)
+        for name in [name for name, value in term.items() if value is None]:
+            del term[name]
+
+    return change
+
+
+def of_multiplier(a):
+    return lambda items: kinds(items, "row")[0].update(a=a)
+
+
+HUGE = [[(2.0**1000).hex(), (2.0**-1000).hex()]]
+HOSTILE = {
+    "a billion columns": lambda items: items[0].update(columns=10**9),
+    "a billion rows": lambda items: items[0].update(below=[10**9]),
+    "a huge number": of_multiplier("0x" + "f" * 10**6),
+    "a huge exponent": of_multiplier("0x1p99999999999"),
+    "a huge degree": of_kernel(name="polynomial", sigma=None, degree=10**9),
+    "huge points": of_kernel(name="polynomial", sigma=None, points=HUGE * 4000, degree=64),
+    "many points": of_kernel(points=[["0x1p+0"]] * 6000),
+    "no points": of_kernel(points=[]),
+    "no terms": lambda items: kinds(items, "kernel")[0].update(kernel=[]),
+    "a kernel of another": lambda items: kinds(items, "link")[0].update(link="hinge"),
+    "a cycle of bounds": a_cycle_of_bounds,
+    "control characters": lambda items: items[-1].update({"rests on": ["\x1b[2J"]}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files(name):
-    assert refusal(hostile(name)) is not None
+    items = items_of("hinge")
+    HOSTILE[name](items)
+    assert refusal(lines_of(items)) is not None
 
 
 @pytest.mark.parametrize(
