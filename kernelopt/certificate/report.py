@@ -13,11 +13,10 @@ import numpy as np
 
 from kernelopt.certificate.gram import Gram
 from kernelopt.certificate.multipliers import Multipliers
-from kernelopt.check import rounded
 from kernelopt.errors import KernelOptError
 from kernelopt.language.expressions import Theta
 from kernelopt.persistence import proofs
-from kernelopt.persistence.proofs import Proof
+from kernelopt.persistence.proofs import Proof, rounded
 from kernelopt.support.checks import require_number
 from kernelopt.support.html import table
 from kernelopt.support.types import Array

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 
-from kernelopt.certificate import AS_COMPUTED, Certificate, proof_file
+from kernelopt.certificate import AS_COMPUTED, Certificate
 from kernelopt.certificate.all_rows import rows_near
 from kernelopt.certificate.report import IN_RATIONALS, in_rationals
 from kernelopt.compiler.iterate import Iterate
@@ -44,10 +45,12 @@ def proof(
     facts = tuple(fact for fact in certificate.rests_on if fact not in {AS_COMPUTED, IN_RATIONALS})
     constant = outer.sign * reduction.form.constant
     known_end = certificate.upper if certificate.maximize else certificate.lower
+    proof_file = import_module("kernelopt.certificate.proof_file")  # with `kernelopt.check`, which may run as a script
     told = proof_file.Wording(
         tuple(text), outer.sign < 0, constant, certificate.absolute_gap, facts, known_end == certificate.of_terms
     )
-    return proof_file.written(reduction, outer.pieces, point, rows, told)
+    found: Proof = proof_file.written(reduction, outer.pieces, point, rows, told)
+    return found
 
 
 def decided(solution: Solution, constant: float, tol: float, abs_tol: float | None) -> Solution:

@@ -6,12 +6,23 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-from kernelopt import check
 from kernelopt.errors import FormatError
 from kernelopt.persistence.archive import replaced
 from kernelopt.persistence.vocabulary import require_path_and_names
+
+
+def _checker() -> ModuleType:
+    """`kernelopt.check`; imported at need, since `python -m kernelopt.check` warns of a module that is there before."""
+    return import_module("kernelopt.check")
+
+
+def rounded(value: Fraction, up: bool) -> float:
+    """The least double ≥ value, or the largest one ≤ value."""
+    return float(_checker().rounded(value, up))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,23 +58,23 @@ class Proof:
     @property
     def lower(self) -> float | None:
         """The largest double below the optimum that is proven."""
-        return None if self.exact[0] is None else check.rounded(self.exact[0], False)
+        return None if self.exact[0] is None else rounded(self.exact[0], False)
 
     @property
     def upper(self) -> float | None:
         """The least double above the optimum that is proven."""
-        return None if self.exact[1] is None else check.rounded(self.exact[1], True)
+        return None if self.exact[1] is None else rounded(self.exact[1], True)
 
     def __str__(self) -> str:
         told = [f"optimum in [{self.lower}, {self.upper}], in exact arithmetic"]
         if self.violation:
-            told.append(f"at a point that violates constraints by {check.rounded(self.violation, True):.1e}")
+            told.append(f"at a point that violates constraints by {rounded(self.violation, True):.1e}")
         return ", ".join([*told, *self.rests_on])
 
 
 def checked(lines: Sequence[str]) -> Proof:
     """The proof in these lines. Raises `check.Refused`, and what broken lines raise, `check.FAULTS`."""
-    lower, upper, violation, rests_on, sense = check.check(lines)
+    lower, upper, violation, rests_on, sense = _checker().check(lines)
     ends = (lower, upper) if sense == "minimize" else (None if upper is None else -upper, -lower)
     statement = tuple(json.loads(lines[0])["statement"])
     return Proof(ends, violation or Fraction(0), statement, tuple(rests_on), tuple(lines))
@@ -111,6 +122,7 @@ def load_certificate(path: Any, /) -> Proof:
     (True, True)
     """
     require_path_and_names(path, None)
+    check = _checker()
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read(check.SIZE + 1)
     try:

@@ -109,6 +109,7 @@ def test_as_a_module(tmp_path):
     )
     assert ran.returncode == 1
     assert ran.stdout.startswith("refused: line ")
+    assert not ran.stderr  # no warning that the module was there before
 
 
 def hinge(n=12, strength=0.1, seed=0):
