@@ -21,11 +21,12 @@ from operator import mul
 
 P, E = 128, 16  # kernel values are integers in units of 2⁻ᴾ, with errors below E units
 ONE = 1 << P
-# Against files that are made to take forever: the most columns, characters of a number and of a file, points, bits of a
-# denominator, and bits of all kernel values. Proofs that kernelopt writes are far below.
-COLUMNS, LONG, SIZE, POINTS, BITS, WORK = 10**6, 20000, 3 * 10**8, 5000, 10**6, 3 * 10**10
+# Against files that are made to take forever: the most columns, characters of a number and of a file, points, bits of
+# all denominators and of a point, and work, in units of about 20 ns. Proofs that kernelopt writes are far below.
+COLUMNS, LONG, SIZE, POINTS, BITS, WIDE, WORK = 10**6, 20000, 10**8, 5000, 10**6, 5000, 3 * 10**10
 OUTSIDE = "a multiplier outside of its domain"
-LINE = [0]  # the line that is read, or judged
+LINE, SPENT = [0], [0, 0]  # the line that is read, or judged; work and bits of denominators so far
+DENOMINATORS = set()
 
 
 class Refused(Exception):
@@ -34,15 +35,30 @@ class Refused(Exception):
 def need(true, why):
     if not true: raise Refused(why)
 
+def begin():
+    SPENT[:] = [0, 0]
+    DENOMINATORS.clear()
+
+def spend(work):
+    SPENT[0] += work
+    need(SPENT[0] < WORK, "more work than a proof needs")
+
 def num(v):
-    """A hexadecimal double, or p/q of hexadecimal integers."""
-    need(isinstance(v, str) and 0 < len(v) < LONG and set(v) <= set("0123456789abcdefxp+-./"), "a number")
+    """A hexadecimal double, or p/q of hexadecimal integers. Sums take at most the bits of all q."""
+    need(isinstance(v, str) and 2 < len(v) < LONG and set(v) <= set("0123456789abcdefxp+-./"), "a number")
     if "/" in v:
         p, q = v.split("/")
         need("0x" in p and q[:2] == "0x" and int(q, 16) > 0, "a fraction")
+        if q not in DENOMINATORS: SPENT[1] += 4 * len(q)
+        DENOMINATORS.add(q)
+        need(SPENT[1] < BITS, "denominators that are too long")
+        spend((SPENT[1] + 4 * len(p)) ** 2 >> 13)
         return Fraction(int(p, 16), int(q, 16))
-    need("0x" in v and abs(float.fromhex(v)) < inf, "a number that is finite")
-    return Fraction(float.fromhex(v))
+    sign = v[:1] if v[0] in "+-" else ""
+    digits, _, e = v[len(sign):].partition("p")
+    whole, _, part = digits.partition(".")
+    need(whole[:2] == "0x" and set(whole[2:] + part) <= set("0123456789abcdef") and abs(int(e)) < 2000, "a number")
+    return Fraction(int(sign + whole + part, 16)) * Fraction(2) ** (int(e) - 4 * len(part))
 
 def short(x):
     """A number ≥ x of about 300 binary digits."""
@@ -139,25 +155,33 @@ def is_semidefinite(A):
         if top[k] < 0 or (top[k] == 0 and any(top[k:])): return False
         for row in A[k + 1:]:
             f = row[k] / top[k] if row[k] else 0
-            if f: row[k:] = [x - f * y for x, y in zip(row[k:], top[k:])]
+            if f:
+                spend(len(top[k:]) * (200 + (f.denominator.bit_length() ** 2 >> 10)))
+                row[k:] = [x - f * y for x, y in zip(row[k:], top[k:])]
     return True
 
-def inverse(A):
-    """A⁻¹ of a positive definite matrix, by elimination."""
+def inverse(A, grid=None):
+    """A⁻¹ of a positive definite matrix, by elimination; about, where numbers are rounded to multiples of a grid."""
+    short = lambda row: [x // grid * grid for x in row] if grid else row
     rows = [[*row, *(Fraction(i == j) for j in range(len(A)))] for i, row in enumerate(A)]
     for k, top in enumerate(rows):
         need(top[k] > 0, "a matrix that is not positive definite")
-        top[:] = [x / top[k] for x in top]
-        for row in rows[:k] + rows[k + 1:]: row[:] = [x - row[k] * y for x, y in zip(row, top)] if row[k] else row
+        top[:] = short([x / top[k] for x in top])
+        spend(len(A) * len(top) * (200 + (top[-1].denominator.bit_length() ** 2 >> 10)))
+        for row in rows[:k] + rows[k + 1:]:
+            if row[k]: row[:] = short([x - row[k] * y for x, y in zip(row, top)])
     return [row[len(A):] for row in rows]
 
 def largest(G):
-    """The largest eigenvalue or 0, by bisection."""
-    low, high = Fraction(0), sum(abs(x) for row in G for x in row)
+    """At least the largest eigenvalue or 0, to 2⁻⁸⁰ of the sum of sizes, by bisection."""
     fits = lambda v: is_semidefinite(matrix(len(G), lambda i, j: v * (i == j) - G[i][j]))
-    if fits(low): return low
-    for _ in range(P): low, high = (low, (low + high) / 2) if fits((low + high) / 2) else ((low + high) / 2, high)
-    return high
+    if fits(Fraction(0)): return Fraction(0)
+    low, high = Fraction(0), short(sum(abs(x) for row in G for x in row))
+    grid = Fraction(2) ** (high.numerator.bit_length() - high.denominator.bit_length() - 100)
+    G, off = [[x // grid * grid for x in row] for row in G], len(G) * grid  # 0 ≤ each change ≤ grid
+    high = -(-high // grid) * grid
+    for _ in range(80): low, high = (low, (low + high) / 2) if fits((low + high) / 2) else ((low + high) / 2, high)
+    return high + off
 
 def trace(A, B): return sum(map(mul, sum(A, []), sum(B, [])))
 
@@ -175,10 +199,19 @@ def norm(G, kind):
     D = start = matrix(len(G), lambda i, j: G[i][j] / total + tiny * (i == j))
     Y, before = eye, None
     while before is None or abs(before - trace(D, eye)) > tiny:
-        before, D, Y = trace(D, eye), half(D, inverse(Y)), half(Y, inverse(D))
+        before, D, Y = trace(D, eye), half(D, inverse(Y, grid)), half(Y, inverse(D, grid))
+    D = [[x // tiny**2 * tiny**2 for x in row] for row in D]
     return short(root(total) * (trace(D, eye) + trace(inverse(D), start)) / 2)
 
 # ---- functions h of a row: conjugate(a, w) ≥ (wh)*(a) for w > 0, and value(s) ≥ h on a box of intervals (low, high)
+
+class OfOne:
+    """A function of one number."""
+    def fits(self, count): return count == 1
+
+class OfRow:
+    """A function of any row of numbers."""
+    def fits(self, count): return count > 0
 
 class Quadratics:
     """c₀ + c₁q + ½c₂q² between knots, continuous and convex; q = s, or q = ‖s‖ of an order, in which it never falls."""
@@ -197,6 +230,7 @@ class Quadratics:
         if order is not None:
             self.parts = [(max(lo or 0, Fraction(0)), hi, c) for lo, hi, c in self.parts if hi is None or hi > 0]
             need(self.order >= 1 and self.parts[0][2][1] >= 0, "a function that falls in a norm")
+    def fits(self, count): return count == 1 or (count > 0 and self.order is not None)
     def conjugate(self, a, w):
         r, (_, d, e) = a[0], self.parts[-1][2]
         if self.order is not None:
@@ -204,6 +238,7 @@ class Quadratics:
             r = length(a, dual)
             if dual == 2 and e == 0 and sum(x * x for x in a) <= (w * d) ** 2: r = min(r, w * d)
         best = []
+        spend(len(self.parts))
         for lo, hi, (c0, d, e) in self.parts:
             d, e = r - w * d, w * e
             q = d / e if e > 0 else hi if d > 0 else lo
@@ -214,37 +249,38 @@ class Quadratics:
             best.append(q * (d - e * q / 2) - w * c0)
         return max(best)
     def at(self, q):
+        spend(len(self.parts))
         return next(c + q * (d + e * q / 2) for _, hi, (c, d, e) in self.parts if hi is None or q <= hi)
     def value(self, s):
         if self.order is None: return max(map(self.at, s[0]))
         return self.at(length([max(abs(low), abs(high)) for low, high in s], self.order))
 
-class Exp:
+class Exp(OfOne):
     def conjugate(self, a, w): return xln(a[0], w) - a[0]
     def value(self, s): return exp(s[0][1])[1]
 
-class NegativeLog:
+class NegativeLog(OfOne):
     def conjugate(self, a, w): return -w - w * ln(-a[0] / w)[0]
     def value(self, s): return -ln(s[0][0])[0]
 
-class NegativeLogComplement:
+class NegativeLogComplement(OfOne):
     """−ln(1 − eˢ)."""
     def conjugate(self, a, w): return xln(a[0], w + a[0]) + xln(w, w + a[0])
     def value(self, s): return -ln(1 - exp(s[0][1])[1])[0]
 
-class NegativeEntropy:
+class NegativeEntropy(OfOne):
     """s ln s."""
     def conjugate(self, a, w): return w * exp(a[0] / w - 1)[1]
     def value(self, s): return max(xln(q, Fraction(1)) for q in s[0])
 
-class Power:
+class Power(OfOne):
     """|s|ᵖ, or of positive parts max(s, 0)ᵖ, for p > 1; −sᵖ for 0 < p < 1; sᵖ for p < 0.
 
     (wh)*(a) = ±|a|q|1 − 1/p| at q = (|a|/(w|p|))^(1/(p − 1)), + for p > 0.
     """
     def __init__(self, p, positive=False):
-        self.p, self.positive = num(p), positive is True
-        need(self.p not in (0, 1), "a power that is none")
+        self.p, self.positive = num(p), positive
+        need(self.p not in (0, 1) and type(positive) is bool and (self.p > 1 or not positive), "a power that is none")
     def conjugate(self, a, w):
         a, p = a[0], self.p
         need(a <= 0 if p < 0 else a < 0 if p < 1 else a >= 0 or not self.positive, OUTSIDE)
@@ -255,7 +291,7 @@ class Power:
         if self.p < 1: return power(low, self.p)[1] if self.p < 0 else -power(low, self.p)[0]
         return power(max(high, Fraction(0)) if self.positive else max(abs(low), abs(high)), self.p)[1]
 
-class LogSumExp:
+class LogSumExp(OfRow):
     """ln(1 + Σ exp s)."""
     def conjugate(self, a, w): return sum(xln(x, w) for x in [*a, w - sum(a)])
     def value(self, s):
@@ -268,9 +304,10 @@ class Sorted:
         self.v, self.of = [num(v) for v in weights], of
         need(of in ("entries", "sizes", "positive") and all(x >= y for x, y in zip(self.v, self.v[1:])), "weights")
         need(of == "entries" or self.v[-1] >= 0, "negative weights")
+    def fits(self, count): return count > 0 and len(self.v) == count + (self.of == "entries")
     def conjugate(self, a, w):
         """0 if any j entries add up to at most the j largest weights, and for x = (s, 0) at least the j smallest."""
-        need(len(self.v) == len(a) + (self.of == "entries") and (self.of != "positive" or min(a) >= 0), OUTSIDE)
+        need(self.of != "positive" or min(a) >= 0, OUTSIDE)
         sides = [(a, self.v), ([-x for x in a], [-v for v in reversed(self.v)])]
         for side, weights in sides if self.of == "entries" else [([abs(x) for x in a], self.v)]:
             room = 0
@@ -283,11 +320,10 @@ class Sorted:
         x = [{"entries": high, "sizes": max(abs(low), high), "positive": max(high, 0)}[self.of] for low, high in s]
         off = []
         if self.of == "entries": x, off = [*x, 0], [*(high - low for low, high in s), 0]
-        need(len(x) == len(self.v), "weights")
         pairs = [(self.v, x), (map(abs, self.v), off)]
         return sum(y * z for v, w in pairs for y, z in zip(sorted(v, reverse=True), sorted(w, reverse=True)))
 
-class SquaresOverLinear:
+class SquaresOverLinear(OfRow):
     """‖x‖²/y of a row (x, y), y > 0."""
     def conjugate(self, a, w):
         need(4 * w * a[-1] + sum(x * x for x in a[:-1]) <= 0, OUTSIDE)
@@ -302,12 +338,14 @@ class Schatten:
     """The nuclear or the spectral norm of a matrix of n rows, given by columns."""
     def __init__(self, n, kind):
         self.n, self.kind = n, kind
-        need(type(n) is int and n > 0, "a matrix without rows")
+        need(type(n) is int and n > 0 and kind in ("nuclear", "spectral"), "a norm of another kind")
+    def fits(self, count): return count > 0 and count % self.n == 0
     def norm(self, s, kind):
         S = [s[k:k + self.n] for k in range(0, len(s), self.n)]
+        spend(100 * len(s) * len(S))
         return norm([[sum(map(mul, x, y)) for y in S] for x in S], kind)
     def conjugate(self, a, w):
-        need(len(a) % self.n == 0 and self.norm(a, DUAL[self.kind]) <= w, OUTSIDE)
+        need(self.norm(a, DUAL[self.kind]) <= w, OUTSIDE)
         return Fraction(0)
     def value(self, s): return self.norm([low for low, _ in s], self.kind) + sum(high - low for low, high in s)
 
@@ -319,12 +357,16 @@ FUNCTIONS = {"quadratics": Quadratics, "exp": Exp, "log": NegativeLog, "log comp
 
 class SecondOrder:
     @staticmethod
+    def fits(count): return count > 0
+    @staticmethod
     def holds(z): return z[0] >= 0 and z[0] ** 2 >= sum(x * x for x in z[1:])
     @staticmethod
     def outside(s): return length([max(map(abs, x)) for x in s[1:]], 2) - s[0][0]
 
 class Exponential:
     """s₂ exp(s₁/s₂) ≤ s₃; v + p(1 + ln(w/p)) ≥ 0 for z = (−p, v, w)."""
+    @staticmethod
+    def fits(count): return count == 3
     @staticmethod
     def holds(z):
         p, v, w = -z[0], z[1], z[2]
@@ -336,6 +378,8 @@ class Exponential:
 
 class Semidefinite:
     """The lower triangle by rows, whose entries off the diagonal are multiplied by √2, as a double."""
+    @staticmethod
+    def fits(count): return count > 0 and isqrt(8 * count + 1) ** 2 == 8 * count + 1
     @staticmethod
     def matrix(z, factor):
         at = lambda i, j: z[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] * (1 if i == j else factor)
@@ -352,6 +396,9 @@ CONES = {"soc": SecondOrder, "exp": Exponential, "psd": Semidefinite}
 
 # ---- kernels: rows of kernel values times 2^shift in units, each with an error below `error`, the largest below `most`
 
+FORMS = {"gram": {"rows", "error"}, "gaussian": {"points", "sigma"},
+         "polynomial": {"points", "gamma", "coef0", "degree"}}
+
 class Term:
     def __init__(self, name, factor="0x1p+0", points=(), rows=(), error="0x0p+0", sigma="0x0p+0", gamma="0x1p+0",
                  coef0="0x0p+0", degree=1):
@@ -360,25 +407,34 @@ class Term:
             self.G, off = [[num(v) for v in row] for row in rows], num(error)
             need(all(len(row) == i + 1 for i, row in enumerate(self.G)) and off >= 0, "rows of a triangle")
             self.n, top = len(self.G), max(abs(v) for row in self.G for v in row)
+            self.work = 100 * self.n**2
             self.shift = top.denominator.bit_length() - top.numerator.bit_length()
             self.most, self.error = (units(v * Fraction(2) ** self.shift, True) + 1 for v in (top, off))
             self.rests_on = f"a positive semidefinite kernel matrix within {float(off):.1e} of the numbers given"
             return
-        X = [[num(v) for v in point] for point in points]
-        need(len({len(point) for point in X}) == 1 and len(X) <= POINTS, f"points of one length, {POINTS} at most")
-        q = lcm(*(v.denominator for point in X for v in point))
-        need(len(X) ** 2 * (len(X[0]) + 1) * q.bit_length() < WORK, "numbers that are too long")
+        X, q = [[num(v) for v in point] for point in points], 1
+        need(len({len(point) for point in X}) <= 1 and len(X) <= POINTS, f"points of one length, {POINTS} at most")
+        for v in sum(X, []):
+            need(max(v.numerator.bit_length(), v.denominator.bit_length()) < WIDE, "numbers that are too long")
+            q = lcm(q, v.denominator)
+            need(q.bit_length() < WIDE, "numbers that are too long")
         self.n, self.X = len(X), [[int(v * q) for v in point] for point in X]
+        bits = max((abs(v).bit_length() for point in self.X for v in point), default=0)
+        self.work = self.n**2 * (100 + len(X[0] if X else X) * (bits + 60 >> 5))
         if name == "gaussian":  # exp(−‖x − z‖²/(2σ²)), ‖x − z‖² = (integer)/q²
-            need(num(sigma) > 0, "a width that is not positive")
-            self.rate, self.error, self.most = ONE / (2 * num(sigma) ** 2 * q * q), E, ONE + E
+            sigma = num(sigma)
+            need(sigma > 0 and sigma.numerator.bit_length() + sigma.denominator.bit_length() < WIDE, "a width")
+            self.rate, self.error, self.most = ONE / (2 * sigma**2 * q * q), E, ONE + E
         else:  # (coef0 + gamma x·z)^degree = (h + g·(integer))^p/D
             gamma, coef0 = num(gamma), num(coef0)
-            need(name == "polynomial" and gamma >= 0 <= coef0 and degree in range(1, 65), "a kernel of another form")
+            need(gamma >= 0 <= coef0 and type(degree) is int and 0 < degree < 65, "a kernel of another form")
             D = lcm(gamma.denominator * q * q, coef0.denominator)
-            need(self.n**2 * D.bit_length() * degree < WORK, "numbers that are too long")
+            bits = degree * (2 * bits + D.bit_length() + max(v.numerator.bit_length() for v in (gamma, coef0)))
+            need(bits < BITS, "numbers that are too long")
+            self.work += self.n**2 * (bits**2 >> 13)
+            need(self.work < WORK, "more work than a proof needs")
             self.g, self.h, self.p, self.D = int(gamma * D) // (q * q), int(coef0 * D), degree, D**degree
-            top = max(self.powers(x, [x])[0] for x in self.X)
+            top = max((self.powers(x, [x])[0] for x in self.X), default=1)
             self.shift = self.D.bit_length() - top.bit_length()
             self.most = (top << P + max(self.shift, 0)) // (self.D << max(-self.shift, 0)) + 2
     def powers(self, x, others):
@@ -399,7 +455,9 @@ class Term:
 class Kernel:
     """A sum of terms times factors ≥ 0."""
     def __init__(self, kernel):
+        for d in kernel: need(set(d) <= FORMS[d["name"]] | {"name", "factor"}, "a kernel of another form")
         self.terms = [Term(**d) for d in kernel]
+        self.work = sum(t.work for t in self.terms)
         self.n, self.rests_on = self.terms[0].n, [t.rests_on for t in self.terms if t.rests_on]
         need(all(t.n == self.n and t.factor >= 0 for t in self.terms), "terms of a kernel")
         top = sum(t.factor * t.most * Fraction(2) ** -t.shift for t in self.terms)
@@ -421,6 +479,7 @@ class Products:
     Vectors are integers in units of 2⁻ᵇ, off by less than 1 in `loose` many entries.
     """
     def __init__(self, kernel, vectors):
+        spend(kernel.work + 10 * kernel.n**2 * len(vectors))
         self.b, self.V, self.loose, self.P = [], [], [], P + kernel.shift
         for v in vectors:
             top = max(map(abs, v), default=Fraction(0))
@@ -447,6 +506,7 @@ class Products:
 class Theta:
     """A θ with its u and norms: what its multipliers n need, and the values of u and t at θ = Σ αᵢκ(xᵢ, ·)."""
     def __init__(self, kernels, link, u, take, norms, alpha):
+        need(type(link) is int and 0 <= link < len(kernels), "a kernel")
         self.kernel, self.u, self.take = kernels[link], u, take
         n, eye = self.kernel.n, matrix(len(u), lambda i, j: Fraction(i == j))
         need(all(len(c) == len(take) for c in u) and all(0 <= i < n for i in take), "rows of u")
@@ -456,10 +516,11 @@ class Theta:
             M, N = ([[num(v) for v in line] for line in d.get(name, ())] for name in "Mn")
             M, f, k = M or eye, d.get("f", ()), len(d.get("M", eye)[0])
             need(set(d) <= {"t", "M", "n", "f", "kind"} and len(M) == len(u), "a norm")
-            need(all(len(row) == k for row in M) and ("n" in d or "M" not in d), "a norm")
-            need(len(N) in (0, k) and all(len(c) == n for c in N), "a norm's multipliers")
+            need(all(len(row) == k for row in M), "a norm")
+            need(len(N) == (k if "n" in d or "M" in d else 0) and all(len(c) == n for c in N), "a norm's multipliers")
             need(len(f) in (0, k) and all(0 <= i < n for i in f), "a norm's function")
             self.norms.append((d["t"], M, N, f, d.get("kind", "fro")))
+            spend(5 * len(u) * k * n)
         self.columns = [j for c in u for j in c] + [t for t, *_ in self.norms]
     def measured(self, g):
         """The dual norms of Aᵀn by t, and Σ ⟨n, f⟩, at most; for ν = −g_u."""
@@ -504,13 +565,15 @@ def read(lines):
     items, size, kinds = [], 0, ("kernel", "link", "function", "cone", "row", "lower")
     for LINE[0], line in enumerate(lines, 1):
         size += len(line)
-        need(size < SIZE, "a file that is too long")
+        need(size <= SIZE, "a file that is too long")
         items.append((LINE[0], json.loads(line, object_pairs_hook=unique)))
         need(isinstance(items[-1][1], dict), "no object")
         need(LINE[0] == 1 or sum(kind in items[-1][1] for kind in kinds) == 1, "a line of another kind")
     LINE[0] = 1
     need(items and items[0][1].get("format") == "kernelopt proof 1", "a file of another format")
     return items[0][1], {kind: [item for item in items[1:] if kind in item[1]] for kind in kinds}
+
+def is_told(lines): return type(lines) is list and all(isinstance(line, str) and line.isprintable() for line in lines)
 
 def blocks_of(items, count):
     """Functions with their rows and weights, in the objective and in `count` rows below."""
@@ -519,7 +582,9 @@ def blocks_of(items, count):
         need(set(d) <= {"function", "rows", "weights", "with"} and len(d["rows"]) == len(d["weights"]), "a function")
         weights = [[(o, num(v)) for o, v in w] for w in d["weights"]]
         need(all(v >= 0 and 0 <= o <= count for w in weights for o, v in w), "a weight")
-        blocks.append((LINE[0], FUNCTIONS[d["function"]](**d.get("with", {})), d["rows"], weights))
+        h = FUNCTIONS[d["function"]](**d.get("with", {}))
+        need(all(h.fits(len(row)) for row in d["rows"]), "rows of a function")
+        blocks.append((LINE[0], h, d["rows"], weights))
     return blocks
 
 def sums(c, S, s0, x, below, blocks):
@@ -533,29 +598,35 @@ def sums(c, S, s0, x, below, blocks):
             for o, v in w: value[o] += short(v * most)
     return value, s
 
-def check(lines):
-    """(lower, upper, violation, what they rest on, sense); upper and violation are None without a point."""
-    head, of = read(lines)
-    need(set(head) == {"format", "sense", "statement", "columns", "c", "c0", "below", "equal", "x"}, "the first line")
-    n, below, equal = head["columns"], head["below"], head["equal"]
-    need(type(n) is int and 0 <= n <= COLUMNS and head["sense"] in ("minimize", "maximize"), "the first line")
-    is_column = lambda j: type(j) is int and 0 <= j < n
-    c, S, s0, a = [Fraction(0)] * n, [], [], []
-    for j, v in head["c"]: c[j if is_column(j) else n] += num(v)
-    for LINE[0], d in of["row"]:
+def rows_of(items, is_column):
+    S, s0, a = [], [], []
+    for LINE[0], d in items:
         need(set(d) == {"row", "plus", "a"} and all(is_column(j) for j, _ in d["row"]), "a row")
         S.append([(j, num(v)) for j, v in d["row"]])
         s0.append(num(d["plus"]))
         a.append(num(d["a"]))
+    return S, s0, a
+
+def check(lines):
+    """(lower, upper, violation, what they rest on, sense); upper and violation are None without a point."""
+    begin()
+    head, of = read(lines)
+    need(set(head) == {"format", "sense", "statement", "columns", "c", "c0", "below", "equal", "x"}, "the first line")
+    n, below, equal = head["columns"], head["below"], head["equal"]
+    need(type(n) is int and 0 <= n <= COLUMNS and head["sense"] in ("minimize", "maximize"), "the first line")
+    need(is_told(head["statement"]), "the statement")
+    is_column = lambda j: type(j) is int and 0 <= j < n
+    c = [Fraction(0)] * n
+    for j, v in head["c"]: c[j if is_column(j) else n] += num(v)
+    S, s0, a = rows_of(of["row"], is_column)
     g = list(c)
     for row, z in zip(S, a):
         for j, v in row if z else ():
             g[j] += v * z
-            need(g[j].denominator.bit_length() < BITS, "numbers that are too long")
     blocks, kernels, thetas = blocks_of(of["function"], len(below)), [], []
     used = [*below, *equal, *(r for _, _, rows, _ in blocks for row in rows for r in row)]
     used += [r for _, d in of["cone"] for row in d["rows"] for r in row]
-    need(sorted(used) == list(range(len(S))), "rows that stand twice, or nowhere")
+    need(all(type(r) is int for r in used) and sorted(used) == list(range(len(S))), "rows that stand twice, or nowhere")
     need(all(a[r] >= 0 for r in below), "a negative multiplier of an inequality")
     for LINE[0], d in of["kernel"]: kernels.append(Kernel(**d))
     for LINE[0], d in of["link"]: thetas.append((LINE[0], Theta(kernels, **d)))
@@ -573,13 +644,13 @@ def check(lines):
             need(total > 0 or not any(z), OUTSIDE)
             lower -= short(h.conjugate(z, total)) if total > 0 else 0
     for LINE[0], d in of["cone"]:
-        need(set(d) == {"cone", "rows"}, "a cone")
+        need(set(d) == {"cone", "rows"} and all(CONES[d["cone"]].fits(len(row)) for row in d["rows"]), "a cone")
         need(all(CONES[d["cone"]].holds([-a[r] for r in row]) for row in d["rows"]), OUTSIDE)
     LINE[0], claim = of["lower"][0]
     need(set(claim) == {"lower", "upper", "violation", "rests on"} and len(of["lower"]) == 1, "the claims")
     need(num(claim["lower"]) <= lower, "the lower bound is not proven")
+    need(is_told(claim["rests on"]), "the claims")
     rests_on = [*(told for k in kernels for told in k.rests_on), *claim["rests on"]]
-    need(all(map(str.isprintable, rests_on)), "the claims")
     if claim["upper"] is None: return lower, None, None, rests_on, head["sense"]
     x = {j: (num(v),) * 2 for j, v in head["x"]}
     need(not set(x) & set(owned), "a value of a column of θ")
@@ -594,24 +665,43 @@ def check(lines):
 
 def rounded(v, up):
     """The next double above, or below."""
-    x = float(v)
+    try: x = float(v)
+    except OverflowError: x = inf if v > 0 else -inf
+    if abs(x) == inf: return x if (x > 0) == up else nextafter(x, 0)
     return x if (Fraction(x) >= v if up else Fraction(x) <= v) else nextafter(x, inf if up else -inf)
 
 # What broken lines raise.
 FAULTS = (Refused, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
+def lines_of(file):
+    """The lines of a file that is open, of which no more is read than a proof may have."""
+    text = file.read(SIZE + 1)
+    need(len(text) <= SIZE, "a file that is too long")
+    return text.removesuffix("\n").split("\n")
+
+def told(lower, upper, violation, rests_on, sense):
+    """What is proven, as lines."""
+    low, up = rounded(lower, False), None if upper is None else rounded(upper, True)
+    if sense == "maximize": low, up = up if up is None else -up, -low
+    at = "least" if sense == "minimize" else "most"
+    if violation or None in (low, up):
+        bound, value = (low, up) if sense == "minimize" else (up, low)
+        yield f"proven: the optimum is at {at} {bound}"
+        if violation: yield f"at a point that violates constraints by {rounded(violation, True)} at most, it is {value}"
+        yield f"exactly: {bound.hex()}"
+    else:
+        yield f"proven: the optimum is in [{low}, {up}]"
+        yield f"exactly: [{low.hex()}, {up.hex()}]"
+    for fact in rests_on: yield f"rests on: {fact}"
+
 def main(path):
+    for stream in (sys.stdout, sys.stderr): stream.reconfigure(errors="backslashreplace")
     try:
-        with open(path, encoding="utf-8") as lines: lower, upper, violation, rests_on, sense = check(lines)
+        with open(path, encoding="utf-8") as file: found = list(told(*check(lines_of(file))))
     except (*FAULTS, OSError) as error:
         print(f"refused: line {LINE[0]}: {error if isinstance(error, Refused) else ascii(error)[:200]}")
         return 1
-    low, high = (lower, upper) if sense == "minimize" else (None if upper is None else -upper, -lower)
-    low, high = (v if v is None else rounded(v, up) for v, up in ((low, False), (high, True)))
-    print(f"proven: the optimum is in [{low}, {high}]")
-    print(f"exactly: [{low if low is None else low.hex()}, {high if high is None else high.hex()}]")
-    if violation: print(f"at a point that violates constraints by at most {rounded(violation, True)}")
-    for told in rests_on: print(f"rests on: {told}")
+    print("\n".join(found))
     return 0
 
 if __name__ == "__main__":

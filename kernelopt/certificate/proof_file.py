@@ -43,6 +43,7 @@ from kernelopt.support.types import Array
 FORMAT = "kernelopt proof 1"
 MOST = check.POINTS  # rows of A: the checker takes N² kernel values, about 2 s per 1000² of a Gaussian
 NEARLY = 2.0  # times the certified gap
+NOT_MET = Fraction(1, 10**6)  # of 1 + |bound|: a violation from which a point is of no use
 # Roundings that the point's z take: each is at least the function that it bounds.
 UP = Fraction(1, 1 << 110)
 WHOLE, SHORTER = Fraction(1), 1 - Fraction(1, 1 << 49)  # shares of θ: the second is shorter by some roundings
@@ -86,6 +87,8 @@ def written(reduction: Reduction, pieces: Pieces, point: Iterate, rows: Array, s
                 other = _Writer(reduction, claimed, pieces.n, point, statement, written, SHORTER).proof()
                 proof = min(proof, other, key=lambda one: (one.violation, abs(_width(one))))
             # Rounding may leave a matrix indefinite that is given: then the bounds contradict each other.
+            if proof.violation > NOT_MET * (1 + abs(next(end for end in proof.exact if end is not None))):
+                proof = _Writer(reduction, claimed, pieces.n, point, statement, written).proof(with_point=False)
             found += [proof] if proof.violation or _width(proof) >= 0 else []
         except (check.Refused, ArithmeticError) as error:
             why = str(error)
@@ -129,18 +132,19 @@ class _Writer:
         share: Fraction = WHOLE,
     ) -> None:
         assert found.claim is not None
+        check.begin()
         self.reduction, self.point, self.statement, self.kernels = reduction, point, statement, kernels
         self.pieces, self.claim, self.stated, self.share = found.pieces, found.claim, stated, share
         self.S = rows_of(self.pieces.S)
         a, twins = balanced(found.free, self.claim.dual), self.pieces.twins
         self.a = [int(sign) * a[row] for sign, row in zip(twins.sign, twins.row, strict=True)]
 
-    def proof(self) -> Proof:
+    def proof(self, *, with_point: bool = True) -> Proof:
         functions = [item for group in self.pieces.groups for item in functions_of(group)]
         cones = [{"cone": c.kind, "rows": rows_of_cone(c.kind, c.rows)} for c in self.pieces.cones]
         links, thetas = self._links()
         try:
-            x = self._point(thetas, functions)
+            x = self._point(thetas, functions) if with_point else None
         except (check.Refused, ArithmeticError):  # outside of a domain: the bound from below stays
             x = None
         head = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from math import inf, isfinite
 from typing import Any
 
@@ -109,13 +110,26 @@ def functions_of(group: Group) -> list[Item]:
 
 
 def _quadratics(f: Piecewise, i: int, **more: str) -> tuple[str, Item]:
-    """Knots and slopes; where rounding would make a smooth joint concave, the slope continues exactly."""
+    """Knots and slopes, continued exactly in both directions from the piece whose terms are smallest, next to 0.
+
+    Constants of far pieces, as −M² of Huber's, are rounded. Where rounding would make a smooth joint concave,
+    the slope continues exactly.
+    """
     i = i if len(f.knots) > 1 else 0
     knots = [Fraction(v) for v in f.knots[i].tolist() if isfinite(v)]
     parts = [[Fraction(d), Fraction(e)] for _, d, e in f.coefficients[i][: len(knots) + 1].tolist()]
-    for q, before, after in zip(knots, parts[:-1], parts[1:], strict=True):
+    constants = [Fraction(c) for c, *_ in f.coefficients[i][: len(parts)].tolist()]
+    ends: list[Any] = [-inf, *knots, inf]
+    nearest = [max(low, -high, 0) for low, high in pairwise(ends)]  # distances to 0
+    sizes = [abs(c) + abs(d * q) + e * q**2 for c, (d, e), q in zip(constants, parts, nearest, strict=True)]
+    k = sizes.index(min(sizes))
+    for q, before, after in zip(knots[k:], parts[k:], parts[k + 1 :], strict=False):
         after[0] = max(after[0], before[0] + q * (before[1] - after[1]))
-    told = {"knots": [number(v) for v in knots], "c0": number(float(f.coefficients[i][0][0])),
+    c0 = constants[k]
+    for q, before, after in zip(knots[:k][::-1], parts[:k][::-1], parts[1 : k + 1][::-1], strict=True):
+        before[0] = min(before[0], after[0] + q * (after[1] - before[1]))
+        c0 += q * (after[0] - before[0] + q * (after[1] - before[1]) / 2)
+    told = {"knots": [number(v) for v in knots], "c0": number(c0),
             "parts": [[number(v) for v in part] for part in parts]}  # fmt: skip
     return "quadratics", told | more
 

@@ -356,8 +356,9 @@ def in_rationals(known: Certificate, proof: Proof, value: float, constant: float
         return replace(one, lower=low, upper=high, bare=bare, rounding=0.0, rests_on=told, scope=FULL)
 
     kept = [fact for fact in known.rests_on if fact in proof.rests_on]
-    beyond = [f"constraints met to {rounded(proof.violation, True):.1e}"] if proof.violation else []
-    told = tuple(dict.fromkeys([*kept, *proof.rests_on, *beyond, IN_RATIONALS]))
+    both = proof.exact[of_value] is not None and not proof.violation
+    proven = IN_RATIONALS if both else f"the {'upper' if known.maximize else 'lower'} bound {IN_RATIONALS}"
+    told = tuple(dict.fromkeys([*kept, *proof.rests_on, proven]))
     bare = None if known.bare is None else changed(known.bare, *ends(known.bare, constant), None)
     low, high = ends(known, 0.0)
     return changed(known, min(low, value), max(high, value), bare)

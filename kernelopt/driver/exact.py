@@ -42,7 +42,7 @@ def proof(
     rows = known.rows if known.rows is not None else rows_near(reduction, outer.pieces, point)
     if rows is None:
         raise KernelOptError("Expected the multipliers of all rows; those of this answer are not known. Solve again.")
-    facts = tuple(fact for fact in certificate.rests_on if fact not in {AS_COMPUTED, IN_RATIONALS})
+    facts = tuple(fact for fact in certificate.rests_on if fact != AS_COMPUTED and IN_RATIONALS not in fact)
     constant = outer.sign * reduction.form.constant
     known_end = certificate.upper if certificate.maximize else certificate.lower
     proof_file = import_module("kernelopt.certificate.proof_file")  # with `kernelopt.check`, which may run as a script

@@ -36,6 +36,7 @@ class Proof:
         bound is the value of a point that is not quite feasible.
     statement : the problem in words, as lines
     rests_on : what the proof takes for granted: declarations, and kernel matrices that are given as numbers
+    maximize : whether the problem maximizes: then `lower` is the value of the point
     lines : the file
 
     Examples
@@ -53,6 +54,7 @@ class Proof:
     violation: Fraction
     statement: tuple[str, ...]
     rests_on: tuple[str, ...]
+    maximize: bool
     lines: tuple[str, ...] = field(repr=False)
 
     @property
@@ -66,9 +68,12 @@ class Proof:
         return None if self.exact[1] is None else rounded(self.exact[1], True)
 
     def __str__(self) -> str:
-        told = [f"optimum in [{self.lower}, {self.upper}], in exact arithmetic"]
+        bound, value = (self.upper, self.lower) if self.maximize else (self.lower, self.upper)
+        told = [f"optimum at {'most' if self.maximize else 'least'} {bound}, in exact arithmetic"]
         if self.violation:
-            told.append(f"at a point that violates constraints by {rounded(self.violation, True):.1e}")
+            told.append(f"{value} at a point that violates constraints by {rounded(self.violation, True):.1e}")
+        elif value is not None:
+            told = [f"optimum in [{self.lower}, {self.upper}], in exact arithmetic"]
         return ", ".join([*told, *self.rests_on])
 
 
@@ -77,7 +82,7 @@ def checked(lines: Sequence[str]) -> Proof:
     lower, upper, violation, rests_on, sense = _checker().check(lines)
     ends = (lower, upper) if sense == "minimize" else (None if upper is None else -upper, -lower)
     statement = tuple(json.loads(lines[0])["statement"])
-    return Proof(ends, violation or Fraction(0), statement, tuple(rests_on), tuple(lines))
+    return Proof(ends, violation or Fraction(0), statement, tuple(rests_on), sense == "maximize", tuple(lines))
 
 
 def write(path: Any, proof: Proof) -> None:
@@ -123,10 +128,10 @@ def load_certificate(path: Any, /) -> Proof:
     """
     require_path_and_names(path, None)
     check = _checker()
-    with open(path, encoding="utf-8", errors="replace") as file:
-        text = file.read(check.SIZE + 1)
+    check.LINE[0] = 0
     try:
-        return checked(text.splitlines())
+        with open(path, encoding="utf-8") as file:
+            return checked(check.lines_of(file))
     except check.FAULTS as error:
         why = str(error) if isinstance(error, check.Refused) else f"{type(error).__name__}: {str(error)[:200]}"
         raise FormatError(

@@ -112,7 +112,10 @@ def test_multipliers_outside_of_the_domain(name, a):
         lambda: check.Term("polynomial", points=[[H[0]]], coef0=H[-1]),
         lambda: check.Term("polynomial", points=[[H[0]]], degree=0),
         lambda: check.Term("polynomial", points=[[H[0]]], degree=65),
-        lambda: check.Term("laplacian", points=[[H[0]]], sigma=H[1]),
+        lambda: check.Kernel([{"name": "laplacian", "points": [[H[0]]], "sigma": H[1]}]),
+        lambda: check.Kernel([{"name": "gaussian", "points": [[H[0]]], "sigma": H[1], "degree": 2}]),
+        lambda: check.Kernel([{"name": "polynomial", "points": [[H[0]]], "degree": True}]),
+        lambda: check.Kernel([{"name": "polynomial", "points": [["0x1/0x" + "f" * check.WIDE]]}]),
         lambda: check.Term("gram", rows=[[H[1]], [H[1]]]),
         lambda: check.Term("gram", rows=[[H[1]]], error=H[-1]),
         lambda: check.Kernel([{"name": "gaussian", "points": [[H[0]]], "sigma": H[1], "factor": H[-1]}]),
@@ -127,8 +130,9 @@ def test_multipliers_outside_of_the_domain(name, a):
         lambda: check.SquaresOverLinear().value(point([1.0, 0.0])),
         lambda: check.SquaresOverLinear().value(point([1.0, -1.0])),
         lambda: check.Exponential.outside(point([1.0, 0.0, 1.0])),
-        lambda: check.Sorted([H[1], H[0]], "sizes").value(point([1.0])),
-        lambda: check.Sorted([H[1], H[0]], "sizes").conjugate([Fraction(1)], Fraction(1)),
+        lambda: check.Power(H[2], 1),
+        lambda: check.Power(H[0.5], True),
+        lambda: check.Schatten(1, "fro"),
         *(lambda v=v: check.num(v) for v in ("1.5", "nan", "inf", "0x", "", "1/2", "0x1/2", "0x1/0x0", "0x1/-0x2")),
         lambda: check.num(1.5),
         lambda: check.num("0x" + "1" * check.LONG),
@@ -137,6 +141,48 @@ def test_multipliers_outside_of_the_domain(name, a):
 def test_what_is_none(state):
     with pytest.raises(check.FAULTS):
         state()
+
+
+def test_all_rows_are_taken():
+    """A row that no formula reads would have a multiplier that nothing bounds."""
+    taken = {name: [k for k in range(7) if h.fits(k)] for name, (h, *_) in CASES.items()}
+    lengths = {name for name in taken if name.startswith(("length", "square of")) or name in {"log-sum-exp", "ratio"}}
+    more = {"largest": [2], "two largest": [2], "by size": [2], "positive parts": [2]}
+    matrices = {"nuclear norm": [2, 4, 6], "spectral norm": [2, 4, 6]}
+    assert taken == {n: more.get(n) or matrices.get(n) or ([1, 2, 3, 4, 5, 6] if n in lengths else [1]) for n in taken}
+    cones = {name: [k for k in range(11) if cone.fits(k)] for name, cone in check.CONES.items()}
+    assert cones == {"soc": list(range(1, 11)), "exp": [3], "psd": [1, 3, 6, 10]}
+
+
+def test_numbers_are_exact():
+    for v in (1.0, -0.1, 5e-324, 1.7976931348623157e308, -0.0, 3.0):
+        assert check.num(v.hex()) == Fraction(v)
+    assert check.num("0x1.000000000000000001p+0") == 1 + Fraction(1, 1 << 72)
+    assert check.num("-0x1p-1080") == -Fraction(1, 1 << 1080)
+    assert check.num("-0x3/0x7") == Fraction(-3, 7)
+
+
+def test_doubles_beside_numbers():
+    most, huge = 1.7976931348623157e308, Fraction(2) ** 1100
+    assert (check.rounded(huge, False), check.rounded(huge, True)) == (most, np.inf)
+    assert (check.rounded(-huge, False), check.rounded(-huge, True)) == (-np.inf, -most)
+    assert check.rounded(Fraction(1, 3), False) < Fraction(1, 3) < check.rounded(Fraction(1, 3), True)
+
+
+def test_errors_of_kernel_values():
+    """Bounds hold for every matrix within the error, and for no more."""
+    kernel = check.Kernel([{"name": "gram", "rows": [[H[2]], [H[1], H[2]]], "error": (0.25).hex()}])
+    check.begin()
+    found = check.Products(kernel, [[Fraction(1), Fraction(-1)]])
+    (low, high), tiny = found.inner(0, 0), Fraction(1, 1 << 100)
+    assert abs(low - 1) < tiny
+    assert abs(high - 3) < tiny
+    ends = found.entries(0)
+    assert all(
+        abs(end - v) < tiny
+        for got, values in zip(ends, ([0.5, 1.5], [-1.5, -0.5]), strict=True)
+        for end, v in zip(got, values, strict=True)
+    )
 
 
 def test_cones():

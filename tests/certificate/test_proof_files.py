@@ -602,3 +602,178 @@ def test_the_file_of_the_readme():
     assert found["problem"].certificate.lower <= proof.upper
     assert proof.upper - proof.lower <= 1e-6 * proof.upper
     assert "0.5·‖θ‖²" in proof.statement[0]
+
+
+def entries(pairs):
+    return [[j, float(v).hex()] for j, v in pairs]
+
+
+def small(*items, c=(), x=(), below=(), equal=(), columns=1, claim=(-1e300, 1e300, 1e300)):
+    """A file by hand: its first line, these items, and claims."""
+    head = {
+        "format": "kernelopt proof 1", "sense": "minimize", "statement": [], "columns": columns, "c": entries(c),
+        "c0": H0, "below": list(below), "equal": list(equal), "x": entries(x),
+    }  # fmt: skip
+    claims = dict(zip(("lower", "upper", "violation"), (float(v).hex() for v in claim), strict=True))
+    return [json.dumps(item) for item in [head, *items, claims | {"rests on": []}]]
+
+
+def row(pairs, plus, a):
+    return {"row": entries(pairs), "plus": float(plus).hex(), "a": float(a).hex()}
+
+
+H0 = (0.0).hex()
+ONE_ROW = [[0, (1.0).hex()]]
+FREE = row([(0, 1)], 0, -1)  # balances a free column of cost 1, where nothing else reads its multiplier
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"function": "exp", "with": {}, "rows": [[0, 1]], "weights": [ONE_ROW]}, row([], 0, 1), FREE],
+        [
+            {"function": "power", "with": {"p": (2.0).hex()}, "rows": [[0, 1]], "weights": [ONE_ROW]},
+            row([], 0, 0),
+            FREE,
+        ],
+        [{"cone": "psd", "rows": [[0, 1]]}, row([], 1, 0), FREE],
+        [{"cone": "exp", "rows": [[0, 1, 2, 3]]}, row([], 0, 0), row([], 1, 0), row([], 1, 0), FREE],
+    ],
+    ids=["exp", "power", "semidefinite", "exponential cone"],
+)
+def test_multipliers_that_nothing_bounds(items):
+    """minimize x + …, x free: −∞. Rows that no formula reads are refused."""
+    with pytest.raises(check.Refused, match="rows of a function|a cone"):
+        check.check(small(*items, c=[(0, 1)], x=[(0, 0)]))
+
+
+def test_combinations_of_outputs_are_measured_whole():
+    """minimize t subject to u = 1, t ≥ ‖θ[0 1]‖: 1. Without multipliers of both columns one would not be measured."""
+    one, kernel = (1.0).hex(), {"kernel": [{"name": "polynomial", "points": [[(1.0).hex()]]}]}
+    norm = {"t": 1, "M": [[H0, one]], "n": []}
+    link = {"link": 0, "u": [[0]], "take": [0], "norms": [norm], "alpha": [[one]]}
+    items = [kernel, link, row([(0, 1)], -1, 0)]
+    with pytest.raises(check.Refused, match="a norm's multipliers"):
+        check.check(small(*items, c=[(1, 1)], columns=2, equal=[0]))
+    link["norms"] = [norm | {"n": [[H0], [H0]]}]
+    lower, upper, violation, *_ = check.check(small(*items, c=[(1, 1)], columns=2, equal=[0]))
+    assert (lower, violation) == (0, pytest.approx(0, abs=1e-30))
+    assert 1 <= upper < 1 + 1e-15
+
+
+def test_claims():
+    """minimize x subject to 1 − x ≤ 0 at x = ¾, with the multiplier 1."""
+
+    def of(lower, upper, violation):
+        return small(row([(0, -1)], 1, 1), c=[(0, 1)], x=[(0, 0.75)], below=[0], claim=(lower, upper, violation))
+
+    assert check.check(of(1, 0.75, 0.25))[:3] == (1, Fraction(3, 4), Fraction(1, 4))
+    for claim, told in (
+        ((1 + 1e-15, 0.75, 0.25), "the lower bound"),
+        ((1, 0.75 - 1e-15, 0.25), "the upper bound"),
+        ((1, 0.75, 0.25 - 1e-15), "the upper bound"),
+    ):
+        with pytest.raises(check.Refused, match=told):
+            check.check(of(*claim))
+
+
+@pytest.mark.parametrize(
+    ("items", "places", "violation"),
+    [
+        ([row([(0, 1)], 0, 0)], {"equal": [0]}, 0.5),
+        ([row([(0, -1)], 1, 0)], {"below": [0]}, 0.5),
+        ([{"cone": "soc", "rows": [[0, 1]]}, row([], 0.25, 0), row([(0, 1)], 0, 0)], {}, 0.25),
+        ([{"cone": "psd", "rows": [[0]]}, row([(0, -1)], 0, 0)], {}, 0.5),
+        ([{"cone": "exp", "rows": [[0, 1, 2]]}, row([], 0, 0), row([], 1, 0), row([(0, 1)], 0, 0)], {}, 0.5),
+    ],
+    ids=["equation", "inequality", "second-order", "semidefinite", "exponential"],
+)
+def test_violations_at_a_point(items, places, violation):
+    found = check.check(small(*items, x=[(0, 0.5)], **places))[2]
+    assert found == pytest.approx(violation, rel=1e-15)
+
+
+def test_a_violated_bound_is_no_bound(tmp_path, capsys):
+    """A value at a point that violates constraints is told as such, by the command and by the object."""
+    path = tmp_path / "violated.jsonl"
+    lines = small(row([(0, -1)], 1, 1), c=[(0, 1)], x=[(0, 0.75)], below=[0])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert check.main(path) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == "proven: the optimum is at least 1.0"
+    assert second == "at a point that violates constraints by 0.25 at most, it is 0.75"
+    told = str(ko.load_certificate(path))
+    assert told.startswith(
+        "optimum at least 1.0, in exact arithmetic, 0.75 at a point that violates constraints by 2.5e-01"
+    )
+
+
+def coprime(k):
+    return "0x1/" + hex((1 << 70000) + 2 * k + 1)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [row([(0, 0)], 0, 0) | {"plus": coprime(k)} for k in range(60)],
+        [{"kernel": [{"name": "gaussian", "sigma": (1.0).hex(), "points": [[coprime(k)] for k in range(20)]}]}],
+        [{"kernel": [{"name": "polynomial", "degree": 64, "points": [["0x" + "f" * 19000 + "/0x1"]] * 4}]}],
+        [{"function": "schatten", "with": {"n": 200, "kind": "nuclear"}, "rows": [list(range(40000))],
+          "weights": [ONE_ROW]}, *([row([], k % 7, 1e-9 * (k % 11)) for k in range(40000)])],
+        [{"cone": "psd", "rows": [list(range(20100))]}, *([row([], k % 7, 0) for k in range(20100)])],
+    ],
+    ids=["denominators", "points", "powers", "a large matrix", "a large cone"],
+)  # fmt: skip
+def test_work_is_bounded(items, monkeypatch):
+    """By counting, before it is done. The limit is smaller here, so that the test is short."""
+    monkeypatch.setattr(check, "WORK", 10**7)
+    with pytest.raises(check.Refused, match="work|too long"):
+        check.check(small(*items, x=[(0, 0)], below=range(60) if len(items) == 60 else ()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"statement": 5}, {"statement": ["\x1b[2J"]}, {"statement": "text"}, {"equal": [0.0]}, {"below": [True]}],
+)
+def test_kinds_of_the_first_line(change):
+    lines = small(row([(0, 1)], 0, 0), row([(0, 1)], 0, 0), below=[1], equal=[0])
+    check.check([*lines[:1], *lines[1:-1], json.dumps(json.loads(lines[-1]) | {"upper": None, "violation": None})])
+    with pytest.raises(check.Refused):
+        check.check([json.dumps(json.loads(lines[0]) | change), *lines[1:]])
+
+
+@pytest.mark.parametrize("M", [1e3 / 3, 1e8 / 3, 1e10 / 3])
+def test_constants_of_far_pieces_are_exact(M):
+    """Huber with all residuals below M is their square: the constant −M² of the outer pieces is rounded."""
+    y = np.random.default_rng(0).uniform(-1, 1, size=20)
+    values = [Fraction(v) for v in y]
+    truth = sum((v - sum(values) / 20) ** 2 for v in values)
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
+    loss = cp.sum(cp.huber(y - theta(np.zeros((20, 1))) - b, M))
+    problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 1])
+    problem.solve()
+    low, high = problem.certificate.exact().exact
+    assert low <= truth <= high
+    assert high - low < 1e-12
+
+
+@pytest.mark.parametrize(
+    "atom",
+    [
+        lambda f: -cp.geo_mean(3 + f),
+        lambda f: cp.inv_prod(3 + f),
+        lambda f: -cp.pnorm(3 + f, 0.5),
+        lambda f: cp.lambda_sum_largest(cp.bmat([[3 + f[0], f[1]], [f[1], 3 + f[2]]]), 1),
+    ],
+    ids=["geo_mean", "inv_prod", "pnorm", "lambda_sum_largest"],
+)
+def test_atoms_with_columns_of_their_own(atom):
+    """The point has no values of their inner columns: the bound from below is proven, and no value far from it told."""
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    problem = ko.Problem(cp.Minimize(atom(theta(np.arange(3.0)[:, None])) + 0.1 * ko.sum_squares(theta)))
+    value = problem.solve(certify="exact")
+    proof = problem.certificate.exact()
+    assert proof.upper is None or proof.violation < 1e-6
+    assert proof.lower <= value < proof.lower + 1e-6 * abs(value)
+    assert ("the lower bound in exact arithmetic" in str(problem.certificate)) == (proof.upper is None)
+    assert "constraints met" not in "".join(problem.certificate.exact().rests_on)
