@@ -32,6 +32,7 @@ from kernelopt.model_selection.kernel_selection import (
 )
 from kernelopt.model_selection.leave_one_out import approximate_leave_one_out
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss
+from kernelopt.model_selection.left_out_functions import leave_one_out_predictions
 from kernelopt.model_selection.paths import path
 from kernelopt.model_selection.tuning import CrossValidatedLoss, tune
 from kernelopt.persistence import load, load_certificate, save
@@ -64,6 +65,7 @@ __all__ = [
     "kernel_alignment",
     "kernels",
     "leave_one_out",
+    "leave_one_out_predictions",
     "load",
     "load_certificate",
     "log_marginal_likelihood",

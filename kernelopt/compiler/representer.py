@@ -466,6 +466,13 @@ def _function(  # noqa: PLR0917
     )  # fmt: skip
 
 
+def columns(link: PredictionLink, factor: Factor) -> Function:
+    """The functions θⱼ, r outputs of one, whose predictions are the columns of B: θ = Σⱼ vⱼθⱼ at any point."""
+    centers, expanded = link.rows.selection(factor.pivots, factor._coefficients(np.eye(factor.rank)))
+    kernel = link.rows.kernel + factor.added * Delta() if factor.added else link.rows.kernel
+    return Function._of_rows(kernel, centers, expanded)
+
+
 def _dual_function(link: PredictionLink, factor: Factor, norms: list[NormLink], v: Array, nu: Array) -> Function | None:
     """θ = (‖θ‖/‖Aᵀν‖)·Aᵀν, which stationarity in θ implies where its only norms are ‖θ‖ itself.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -101,10 +102,10 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     """
     require_flag(refit, "refit")
     at = left_out_terms(problem, f)
-    moves = at.terms.moves(at.E, at.F, at.C, len(f.value))
-    if refit:
-        moves = at.terms.refitted(moves, at.outer, at.E, at.F, at.C, len(f.value))
-    return (at.values + moves).reshape(f.shape, order="F")
+    N = f.shape[0]
+    steps = at.steps([np.array([i]) for i in range(N)], N, refit)
+    moves = np.einsum("kns,ns->kn", at.C.reshape(-1, N, steps.shape[1]), steps)
+    return (at.values + moves.ravel()).reshape(f.shape, order="F")
 
 
 class LeftOut(NamedTuple):
@@ -115,12 +116,18 @@ class LeftOut(NamedTuple):
     """
 
     form: CanonicalForm
+    reduction: Reduction
     outer: Outer
     terms: Terms
     E: sp.csr_array
     F: sp.csr_array
     C: Array
     values: Array
+
+    def steps(self, groups: Sequence[Ints], N: int, refit: bool) -> Array:
+        """x₋ − x for each group of the N rows of f that is left out as a whole, (groups, size of x)."""
+        steps = self.terms.steps(self.E, self.F, self.C, N, groups)
+        return self.terms.refitted(steps, self.outer, self.E, self.F, N, groups) if refit else steps
 
 
 def left_out_terms(problem: Problem, f: cp.Expression) -> LeftOut:
@@ -140,7 +147,7 @@ def left_out_terms(problem: Problem, f: cp.Expression) -> LeftOut:
     terms = Terms(outer.split, _owners(outer, E, f), point, structured)
     places = assemble.places_of_y(outer)
     C = _dense_rows(structured, sp.csr_array(E @ assemble.spread(form)), sp.csr_array(F @ places))
-    return LeftOut(form, outer, terms, E, F @ places, C, C @ point.x + constant)
+    return LeftOut(form, reduction, outer, terms, E, F @ places, C, C @ point.x + constant)
 
 
 def fitted(problem: Problem) -> tuple[CanonicalForm, Reduction, Outer | None]:
@@ -179,19 +186,28 @@ def _require_model(form: CanonicalForm, outer: Outer | None) -> None:
 
 def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array, Array]:
     """f = Eu + Fy + constant, entries in Fortran order. Raises DataError where f is not such an expression."""
-    if not isinstance(f, cp.Expression) or not f.is_affine() or f.is_complex() or f.ndim not in (1, 2):
-        raise DataError(f"Expected a real affine expression of predictions, of shape (N,) or (N, K); got {f!r}.")
+    require_affine(f)
     replaced: dict[int, cp.Expression] = {}
     links = {link.theta: link for link in form.predictions}
-    for node in _predictions(f):
+    for node in predictions_in(f):
         link = links.get(node.data.theta)
         stretch = None if link is None else dict(link.blocks).get(node.data.fingerprint)
         if link is None or link.u is None or stretch is None:
             raise DataError(f"Expected predictions of the problem; {node.name()} is not one of them.")
         replaced[id(node)] = link.u[stretch]
+    u = [link.u for link in form.predictions if link.u is not None]
+    return affine_rows(form, f, replaced, u)
+
+
+def affine_rows(
+    form: CanonicalForm, f: cp.Expression, replaced: dict[int, cp.Expression], u: list[cp.Variable]
+) -> tuple[sp.csr_array, sp.csr_array, Array]:
+    """f = Eu + Fy + constant, entries in Fortran order, with predictions replaced by variables u that have values.
+
+    Raises DataError for other variables, and ParameterError for parameters without values.
+    """
     ours = {v.id for v in form.y}
     cut = rewrite(cp.Problem(cp.Minimize(cp.sum(f))), replaced).objective.args[0].args[0]
-    u = [link.u for link in form.predictions if link.u is not None]
     foreign = [v.name() for v in cut.variables() if v.id not in ours | {known.id for known in u}]
     if foreign:
         raise DataError(f"Expected variables of the problem; {foreign[0]} is none.")
@@ -204,11 +220,17 @@ def _rows_of_f(form: CanonicalForm, f: Any) -> tuple[sp.csr_array, sp.csr_array,
     return E, F, np.ravel(cut.value, order="F") - linear
 
 
-def _predictions(node: Any) -> list[Prediction]:
+def require_affine(f: Any) -> None:
+    """Raise DataError where f is no real affine expression (N,) or (N, K)."""
+    if not isinstance(f, cp.Expression) or not f.is_affine() or f.is_complex() or f.ndim not in (1, 2):
+        raise DataError(f"Expected a real affine expression of predictions, of shape (N,) or (N, K); got {f!r}.")
+
+
+def predictions_in(node: Any) -> list[Prediction]:
     """Nodes Aθ of a tree."""
     if isinstance(node, Prediction):
         return [node]
-    return [found for arg in node.args for found in _predictions(arg)]
+    return [found for arg in node.args for found in predictions_in(arg)]
 
 
 def _owners(outer: Outer, E: sp.csr_array, f: cp.Expression) -> Ints:
@@ -262,6 +284,11 @@ def _require_no_maxima(outer: Outer, low: Ints, high: Ints) -> None:
             )
 
 
+def _entries(group: Ints, size: int, N: int) -> Ints:
+    """The entries of some rows of f, (N,) or (N, K), flattened in Fortran order."""
+    return np.concatenate([group + first for first in range(0, size, N)])
+
+
 def _dense_rows(problem: Structured, E: sp.csr_array, F: sp.csr_array) -> Array:
     """(EB, F) for rows E, in distinct predictions, and F other than those of the problem."""
     ends = np.cumsum([0, *(len(B) for B in problem.blocks)])
@@ -281,46 +308,44 @@ class Terms:
         self.number = np.full(problem.m, -1)
         self.number[kinks] = np.arange(len(kinks))
 
-    def moves(self, E: sp.csr_array, F: sp.csr_array, C: Array, N: int) -> Array:
-        """f₋ᵢ(xᵢ) − fᵢ(xᵢ) for each entry of f = Eu + Fy + …, whose gradients in (v, y) are the rows of C.
+    def steps(self, E: sp.csr_array, F: sp.csr_array, C: Array, N: int, groups: Sequence[Ints]) -> Array:
+        """x₋ − x in the model for each group of rows of f = Eu + Fy + …, whose gradients in x are the rows of C.
 
-        They are (∂f/∂x) H₋ᵢ⁻¹ (∂s/∂x)ᵀ g, with the slopes g of the row's terms along their arguments s.
+        They are H₋⁻¹(∂s/∂x)ᵀg, with the slopes g of the group's terms along their arguments s; (groups, size of x).
         """
-        found = np.zeros(E.shape[0])
+        found = np.zeros((len(groups), self.model.Z.shape[1] + len(self.model.kinks)))
         own = np.flatnonzero(self.owners >= 0)
         own = own[np.argsort(self.owners[own], kind="stable")]
         bounds = np.searchsorted(self.owners[own], np.arange(N + 1))
         rows = self.model.moved_by(np.vstack([rows_of(self.problem, own), C]))
-        for i in range(N):
-            places, entries = np.arange(bounds[i], bounds[i + 1]), np.arange(i, E.shape[0], N)
-            terms, number = own[places], len(places)
+        for k, group in enumerate(groups):
+            places = np.concatenate([np.arange(bounds[i], bounds[i + 1]) for i in group])
+            entries, terms = _entries(group, E.shape[0], N), own[places]
             linear = self.linear(terms, E[entries], F[entries])
-            if not number and not linear.any():
+            if not len(places) and not linear.any():
                 continue
             beside = np.zeros(len(entries))
             slopes, curvature = (np.concatenate([part[terms], beside]) for part in (self.slopes, self.weights))
             at_kink = self.number[terms]
             here = rows[np.concatenate([places, len(own) + entries])]
-            inverse = self.model.without(here, curvature, at_kink[at_kink >= 0])
-            found[entries] = inverse[number:] @ (slopes + linear)
-        return found
+            found[k] = self.model.without(here, curvature, at_kink[at_kink >= 0], slopes + linear)
+        return self.model.steps(found)
 
     def refitted(  # noqa: PLR0917
-        self, moves: Array, outer: Outer, E: sp.csr_array, F: sp.csr_array, C: Array, N: int
+        self, steps: Array, outer: Outer, E: sp.csr_array, F: sp.csr_array, N: int, groups: Sequence[Ints]
     ) -> Array:
-        """The same by a fit without each row whose terms have a slope; other rows do not move the optimum.
+        """The same by a fit without each group whose terms have a slope; other groups do not move the optimum.
 
-        Raises KernelOptError where the terms of a row can't be replaced by a constant.
+        Raises KernelOptError where the terms of a group can't be replaced by a constant.
         """
-        found = moves.copy()
-        for i in range(N):
-            terms, entries = np.flatnonzero(self.owners == i), np.arange(i, E.shape[0], N)
+        found = steps.copy()
+        for k, group in enumerate(groups):
+            terms, entries = np.flatnonzero(np.isin(self.owners, group)), _entries(group, E.shape[0], N)
             linear = self.linear(terms, E[entries], F[entries])[: len(terms)]
-            if np.any(self.slopes[terms] + linear) and not np.isnan(moves[entries]).any():
+            if np.any(self.slopes[terms] + linear) and not np.isnan(steps[k]).any():
                 without = self._without(terms, linear)
                 start = replace(self.point, a=self.point.a[~np.isin(self.problem.of, terms)], kept=None)
-                x = engines.optimum_near(without, outer, start).x
-                found[entries] = C[entries] @ (x - self.point.x)
+                found[k] = engines.optimum_near(without, outer, start).x - self.point.x
         return found
 
     def _without(self, terms: Ints, linear: Array) -> Structured:

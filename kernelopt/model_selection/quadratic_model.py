@@ -66,29 +66,37 @@ class LocalModel:
         size = np.linalg.norm(C, axis=1)
         return ModelRows(C @ self.Z, C @ self.Y, size)
 
-    def without(self, rows: ModelRows, curvature: Array, at_kink: Ints) -> Array:
-        """CP₋Cᵀ for the rows C, (J, J), with P₋ the inverse once their own terms are left out: those at the rows
-        `at_kink` of G, and `curvature` (J,) of each. nan where P₋ is unbounded along one of them.
+    def without(self, rows: ModelRows, curvature: Array, at_kink: Ints, slopes: Array) -> Array:
+        """P₋Cᵀg, the step to the optimum without the terms of some rows C, in the coordinates of `steps`.
 
-            P′ = P + YΓ⁻¹Yᵀ (for these rows of G),  M = CP′Cᵀ,  CP₋Cᵀ = M(I − WM)⁻¹
+            P′ = P + YΓ⁻¹Yᵀ (for these rows of G),  M = CP′Cᵀ,  P₋Cᵀ = P′Cᵀ(I − WM)⁻¹
+
+        rows : C (J rows); curvature : W (J,); at_kink : the rows of G that are left out; slopes : g (J,). nan where P₋
+        is unbounded along one of the rows.
         """
-        M = rows.L @ rows.L.T
+        M, released = rows.L @ rows.L.T, np.zeros((len(self.kinks), len(rows.L)))
         if len(at_kink):
-            M += self._released(rows, at_kink)
+            released[at_kink] = self._released(rows, at_kink)
+            M += rows.held @ released
         left = np.eye(len(M)) - curvature[:, None] * M
         if not np.isfinite(M).all() or np.linalg.svd(left, compute_uv=False)[-1] <= EMPTY:
-            return np.full_like(M, np.nan)
-        return np.asarray(M @ np.linalg.inv(left))
+            return np.full(self.Z.shape[1] + len(self.kinks), np.nan)
+        a = np.linalg.solve(left, slopes)
+        return np.concatenate([rows.L.T @ a, released @ a])
+
+    def steps(self, coordinates: Array) -> Array:
+        """Steps in x, a row each, from their coordinates: in the columns of Z, and as changes of GΔ."""
+        return np.asarray(coordinates @ np.hstack([self.Z, self.Y]).T * self.unit)
 
     def _released(self, rows: ModelRows, at_kink: Ints) -> Array:
-        """CYΓ⁻¹YᵀCᵀ. Directions of these rows that other rows of G span stay fixed, as if Γ were infinite there."""
+        """Γ⁻¹YᵀCᵀ. Directions of these rows that other rows of G span stay fixed, as if Γ were infinite there."""
         here = np.ix_(at_kink, at_kink)
         held, basis = np.linalg.eigh(self.spanned[here])
         loose = basis[:, held <= SPANNED]
         moved, stiffness = rows.held[:, at_kink] @ loose, loose.T @ self.stiffness[here] @ loose
         if loose.shape[1] and np.linalg.eigvalsh(stiffness)[0] * float(rows.size.max()) ** 2 <= SPANNED:
-            return np.full((len(moved), len(moved)), np.nan)
-        return np.asarray(moved @ np.linalg.solve(stiffness, moved.T))
+            return np.full((len(at_kink), len(moved)), np.nan)
+        return np.asarray(loose @ np.linalg.solve(stiffness, moved.T))
 
 
 def weights_and_kinks(problem: Structured, point: Point) -> tuple[Array, Array]:

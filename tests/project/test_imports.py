@@ -139,7 +139,7 @@ INSIDE = {
         ["tuning"],
         ["cross_validation"],
         ["carried", "closed_form", "gradients", "paths"],
-        ["leave_one_out_slope"],
+        ["leave_one_out_slope", "left_out_functions"],
         ["leave_one_out"],
         ["kernel_selection", "path_table", "quadratic_model", "squares"],
     ],
