@@ -20,7 +20,9 @@ from kernelopt.language.predictors import Predictor
 from kernelopt.language.proximal import ProximalLoss
 from kernelopt.language.smooth import SmoothLoss
 from kernelopt.losses import margin
+from kernelopt.model_selection.bands import jackknife
 from kernelopt.model_selection.closed_form import leave_one_out
+from kernelopt.model_selection.conformal import conformal_interval, conformal_sets
 from kernelopt.model_selection.cross_validation import cross_validate
 from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.jax_layer import JaxLayer
@@ -55,6 +57,8 @@ __all__ = [
     "aligned_kernel",
     "approximate_leave_one_out",
     "average",
+    "conformal_interval",
+    "conformal_sets",
     "cross_validate",
     "errors",
     "everywhere",
@@ -62,6 +66,7 @@ __all__ = [
     "gaussian_mean",
     "gradient",
     "integral",
+    "jackknife",
     "kernel_alignment",
     "kernels",
     "leave_one_out",

@@ -136,12 +136,12 @@ INSIDE = {
     ],
     "model_selection": [
         ["jax_layer"],
-        ["tuning"],
+        ["bands", "tuning"],
         ["cross_validation"],
         ["carried", "closed_form", "gradients", "paths"],
         ["leave_one_out_slope", "left_out_functions"],
         ["leave_one_out"],
-        ["kernel_selection", "path_table", "quadratic_model", "squares"],
+        ["conformal", "kernel_selection", "path_table", "quadratic_model", "squares"],
     ],
     "pieces": [
         ["by_size"],
