@@ -11,20 +11,24 @@ from typing import Any, ClassVar, Self
 import cvxpy as cp
 import numpy as np
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
+from sklearn.utils.validation import check_is_fitted
 
 from kernelopt import losses
 from kernelopt.errors import OptionError
+from kernelopt.estimators.intervals import FittedRows, interval
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
-from kernelopt.estimators.sample import explained
+from kernelopt.estimators.sample import explained, row_weights
 from kernelopt.estimators.scoring import Regressor, score_weights
 from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import Theta
+from kernelopt.model_selection.conformal import Band
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_real
 from kernelopt.support.types import Array
 
 # Losses that grow like |y − f|: in other units of y another α gives the same fit.
 OF_UNITS = {"absolute_error", "huber", "epsilon_insensitive", "quantile", "pinball"}
+MEDIAN = 0.5
 FAR = 10.0  # standard deviations of y above this, or below its inverse, are far from 1
 LITTLE = 0.3  # the share of the loss at θ = 0 below which a fit explains little
 
@@ -160,6 +164,7 @@ class KernelRegressor(_Regressor):
         self.certificate_ = solved(self, problem, tol=self.tol)
         self._warn_of_units(problem, y)
         self._store(theta, b, kernel, points, sample)
+        self._fitted_rows = FittedRows(X, y, row_weights(sample_weight, len(X)), kernel)
         return self
 
     def _warn_of_units(self, problem: Problem, y: Array) -> None:
@@ -195,6 +200,65 @@ class KernelRegressor(_Regressor):
         """f at points X, or from their kernel values with the training points: (n,) or (n, outputs)."""
         f = self._theta_at(X) + self.intercept_
         return np.exp(f) if isinstance(self.loss, str) and self.loss == "poisson" else f
+
+    def predict_interval(
+        self, X: Any, level: float = 0.9, *, method: str = "plus", cv: Any = None, refit: bool = False
+    ) -> Band:
+        """Intervals that hold y at points X, by jackknife+ or CV+, from the rows of the fit: see `ko.jackknife`.
+
+        For rows that are exchangeable with new ones, as independent draws are, they hold y with probability ≥ 2·level −
+        1, and in most cases with about the level, whatever the distribution. The fit is made once more; fits without a
+        row come from one decomposition, which is exact for "squared_error". `fit` keeps a reference to its X and y for
+        this: do not change them in place.
+
+        Parameters
+        ----------
+        X : points (m, columns)
+        level : number between 0 and 1
+        method : "plus", or "minmax" for wider intervals with a probability ≥ level
+        cv : int, splitter, or iterable of (train, test), optional
+            Leave out folds in place of single rows.
+        refit : whether to fit again without each row or fold, for losses other than squares
+
+        Returns
+        -------
+        Band
+            lower and upper (m,) or (m, outputs), in the units of y, and the guarantee in words. It takes the kernel as
+            given, also for gamma="scale", which depends on the X of all rows.
+
+        Raises
+        ------
+        ValueError
+            For kernel="precomputed", and for a quantile other than the median; for a wrong level or method, and fewer
+            than level/(1 − level) rows.
+        KernelOptError
+            For losses without a quadratic model around the optimum, such as nonconvex ones.
+
+        Examples
+        --------
+        >>> import numpy as np, kernelopt as ko
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 6, size=(60, 1))
+        >>> y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=60)
+        >>> band = ko.estimators.KernelRegressor(alpha=0.5).fit(X, y).predict_interval([[1.5], [4.5]], level=0.8)
+        >>> band.lower.round(1), band.upper.round(1)
+        (array([ 0.6, -1.2]), array([ 1.2, -0.7]))
+        """
+        check_is_fitted(self)
+        if self._is_precomputed:
+            raise OptionError(
+                'Expected a kernel of points; kernel="precomputed" has no points for fits without a row. Give the '
+                "kernel as an object or function, or state the problem and use ko.jackknife."
+            )
+        if isinstance(self.loss, str) and self.loss in ("quantile", "pinball") and self.quantile != MEDIAN:
+            raise OptionError(
+                f"Expected a loss whose predictions are in the middle of y; got {self.loss!r} of level {self.quantile}."
+                " Fit two levels with KernelQuantileRegressor, and move them with ko.conformal_interval."
+            )
+        scale = np.exp if isinstance(self.loss, str) and self.loss == "poisson" else None
+        chosen = ["alpha was chosen by the same rows"] if hasattr(self, "alpha_") else []
+        X = self._read(X, reset=False)
+        return interval(self, self._fitted_rows, X, scale, level, method, cv, refit, chosen)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², or D² of the loss for "quantile", "pinball" and "poisson": 1 is best, 0 that of the best constant.

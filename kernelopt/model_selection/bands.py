@@ -8,6 +8,7 @@ with quantiles of finite samples (`conformal`), and f₋ᵢ the fit without row 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import nan
 from typing import Any
 
@@ -32,6 +33,7 @@ from kernelopt.problem import Problem, require_problem
 from kernelopt.support.checks import require_flag, shown
 from kernelopt.support.types import Array, Ints
 
+PREMISE = "if rows are exchangeable, and λ and the kernel chosen without them"
 RULES = {"plus": jackknife_plus, "minmax": jackknife_minmax}
 
 
@@ -117,7 +119,8 @@ def jackknife(
     >>> band.lower.round(1), band.upper.round(1)
     (array([ 0.5, -1.6]), array([ 1.5, -0.6]))
     >>> print(band)
-    90 % intervals at 2 points, ...; each holds y with probability ≥ 80 %, if rows are exchangeable (jackknife+)
+    90 % intervals at 2 points, mean width ...; each holds y with probability ≥ 80 %, if rows are exchangeable, and λ
+    and the kernel chosen without them (jackknife+)
     """
     require_problem(problem)
     require_flag(refit, "refit")
@@ -129,25 +132,28 @@ def jackknife(
         raise DataError(f"Expected y to be finite numbers of the shape of f, {f.shape}; got {got}.")
     n = f.shape[0]
     rank_of(n, level)
-    groups = [np.array([i]) for i in range(n)] if cv is None else partition(cv, n, random_state)
+    groups = groups_of(cv, n, random_state)
     found = left_out_values(problem, f, new, groups, refit=refit)
     return band(found, groups, targets.reshape(n, -1), level, method, (new.shape[0], *f.shape[1:]))
 
 
 def band(  # noqa: PLR0917
-    found: LeftOutValues, groups: list[Ints], y: Array, level: float, method: str, shape: tuple[int, ...]
-) -> Band:
-    """The band of a shape from fits without groups of rows; y (n, K)."""
+    found: LeftOutValues, groups: list[Ints], y: Array, level: float, method: str, shape: tuple[int, ...],
+    lacks: Sequence[str] = (),
+) -> Band:  # fmt: skip
+    """The band of a shape from fits without groups of rows; y (n, K); lacks : why its coverage is not proven."""
     of = np.empty(len(y), dtype=int)
     for k, group in enumerate(groups):
         of[group] = k
     lower, upper = RULES[method](found.own, found.new[of], y, level)
-    coverage, words = _guarantee(len(y), groups, float(level), method, found.is_exact)
+    if not found.is_exact:
+        lacks = ["f₋ are those of a quadratic model (refit=True: of fits)", *lacks]
+    coverage, words = _guarantee(len(y), groups, float(level), method, lacks)
     each = "holds" if shape[0] == 1 else "each holds"
     return Band(lower.reshape(shape), upper.reshape(shape), float(level), coverage, f"{each} y {words}")
 
 
-def _guarantee(n: int, groups: list[Ints], level: float, method: str, is_exact: bool) -> tuple[float, str]:
+def _guarantee(n: int, groups: list[Ints], level: float, method: str, lacks: Sequence[str]) -> tuple[float, str]:
     """The proven coverage, nan where there is none, and the sentence."""
     single, equal = len(groups) == n, len({len(group) for group in groups}) == 1
     if single:
@@ -155,13 +161,11 @@ def _guarantee(n: int, groups: list[Ints], level: float, method: str, is_exact: 
     else:  # the interval of "minmax" contains that of "plus"
         name = f"{'CV-minmax' if method == 'minmax' else 'CV+'} with {len(groups)} folds"
         bound = cross_bound(n, len(groups), level)
-    lacks = [
-        *(["f₋ are those of a quadratic model (refit=True: of fits)"] if not is_exact else []),
-        *(["folds differ in size"] if not equal else []),
-    ]
+    if not equal:
+        lacks = [*lacks, "folds differ in size"]
     if lacks:
         return nan, f"with a probability near {percent(level)}, which is not proven: {' and '.join(lacks)} ({name})"
-    return bound, f"with probability ≥ {percent(bound)}, if rows are exchangeable ({name})"
+    return bound, f"with probability ≥ {percent(bound)}, {PREMISE} ({name})"
 
 
 def require_method(method: Any) -> None:
@@ -172,8 +176,13 @@ def require_method(method: Any) -> None:
         )
 
 
-def partition(cv: Any, n: int, random_state: Any) -> list[Ints]:
-    """The rows of each fold. Raises DataError where a row is in none of the folds or in several, or in neither part."""
+def groups_of(cv: Any, n: int, random_state: Any) -> list[Ints]:
+    """The rows of each fold, single rows where cv is None.
+
+    Raises DataError where a row is in none of the folds or in several, or in neither part of one.
+    """
+    if cv is None:
+        return [np.array([i]) for i in range(n)]
     folds = _folds(cv, np.ones(n), random_state)
     tests = [test for _, test in folds]
     each_once = np.array_equal(np.sort(np.concatenate(tests)), np.arange(n))

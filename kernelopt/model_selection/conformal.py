@@ -10,6 +10,7 @@ and Candès, NeurIPS 2019; Barber, Candès, Ramdas and Tibshirani, Annals of Sta
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, isnan
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from kernelopt.errors import DataError, OptionError
-from kernelopt.kernels.domains import real_array
-from kernelopt.support.checks import require_number, shown
+from kernelopt.kernels.domains import as_array, real_array
+from kernelopt.support.checks import is_integer, require_number, shown
 from kernelopt.support.types import Array, Bools
 
 # Relative: a product (n + 1)·level this near to an integer is that integer, as 10·0.7 = 7.000000000000001 is 7.
@@ -120,7 +121,12 @@ class ClassSets:
     def __len__(self) -> int:
         return len(self.members)
 
+    def __iter__(self) -> Iterator[Array]:
+        return (self[i] for i in range(len(self)))
+
     def __getitem__(self, i: int) -> Array:
+        if not is_integer(i) or not -len(self) <= i < len(self):
+            raise DataError(f"Expected the number of a point, from 0 to {len(self) - 1}; got {shown(i)}.")
         return np.asarray(self.classes[self.members[i]])
 
     def __str__(self) -> str:
@@ -380,7 +386,7 @@ def _scores(values: Any, name: str) -> Array:
 def _classes(classes: Any, K: int, two: bool) -> Array:
     if classes is None:
         return np.array([-1, 1]) if two else np.arange(K)
-    found = np.asarray(classes) if isinstance(classes, (list, tuple, np.ndarray)) else np.zeros(0)
+    found: Array = as_array(classes, "classes") if isinstance(classes, (list, tuple, np.ndarray)) else np.zeros(0)
     if found.shape != (K,) or len(set(found.tolist())) < K:
         raise DataError(f"Expected {K} distinct classes, one per column of scores; got {shown(classes)}.")
     return found
@@ -388,7 +394,7 @@ def _classes(classes: Any, K: int, two: bool) -> Array:
 
 def _numbers(y: Any, classes: Array, n: int) -> Array:
     """The column of each label. Raises DataError for labels that are no classes."""
-    labels: Array = np.asarray(y) if isinstance(y, (list, tuple)) or hasattr(y, "__array__") else np.zeros(())
+    labels: Array = as_array(y, "y") if isinstance(y, (list, tuple)) or hasattr(y, "__array__") else np.zeros(())
     if labels.shape != (n,):
         raise DataError(f"Expected y of shape ({n},), the class of each row; got {shown(y)}.")
     where = {label: k for k, label in enumerate(classes.tolist())}

@@ -102,7 +102,7 @@ def test_several_outputs_are_bands_of_each():
 def test_what_is_said():
     problem, f = fitted(X, Y)
     told = lambda **options: ko.jackknife(problem, f(X), Y, f(Z), **options)
-    end = "if rows are exchangeable"
+    end = "if rows are exchangeable, and λ and the kernel chosen without them"
     assert str(told()).endswith(f"; each holds y with probability ≥ 80 %, {end} (jackknife+)")
     assert told(method="minmax").guarantee == f"each holds y with probability ≥ 90 %, {end} (jackknife-minmax)"
     folds = told(cv=10)
@@ -176,6 +176,7 @@ def test_aps_by_hand():
     sets = ko.conformal_sets(P, [0, 1, 2], P, level=0.7, method="aps")
     assert sets.members.tolist() == [[True, True, False], [True, True, False], [False, False, True]]
     assert sets[2].tolist() == [2] and sets.size.tolist() == [2, 2, 1] and len(sets) == 3
+    assert [members.tolist() for members in sets] == [[0, 1], [0, 1], [2]]
     assert str(sets) == "70 % sets at 3 points, mean size 1.67 of 3; hold the class with probability ≥ 70 %, if rows " \
         "are exchangeable"  # fmt: skip
 
@@ -260,6 +261,9 @@ def test_bad_inputs_of_held_out_rows():
         (lambda: sets(2 * P, labels, P, method="aps"), DataError, "scores to be probabilities"),
         (lambda: sets(y, np.sign(y - 4.5), y, method="aps"), DataError, "scores to be probabilities"),
         (lambda: sets(P, labels, P).covers([0]), DataError, "y of shape"),
+        (lambda: sets(P, labels, P)[10], DataError, "number of a point, from 0 to 9; got 10"),
+        (lambda: sets(P, labels, P)[0:2], DataError, "number of a point"),
+        (lambda: sets(P, [[0, 1], [1]], P), DataError, "y to be a rectangular array"),
         (lambda: interval(y, y, y, y, y, level=0.8).covers([1.0]), DataError, "a number for each interval"),
     ):
         with pytest.raises(error, match=words):

@@ -87,7 +87,7 @@ INSIDE = {
         ["nu_forms"],
         ["by_gradient", "classification", "one_class", "pca"],
         ["regression"],
-        ["feature_map"],
+        ["feature_map", "intervals"],
         ["model"],
         ["scoring"],
         ["kernel_names", "sample"],
