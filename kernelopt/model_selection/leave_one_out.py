@@ -321,7 +321,7 @@ class Terms:
         for k, group in enumerate(groups):
             places = np.concatenate([np.arange(bounds[i], bounds[i + 1]) for i in group])
             entries, terms = _entries(group, E.shape[0], N), own[places]
-            linear = self.linear(terms, E[entries], F[entries])
+            linear = self.linear(terms, E, F, entries)
             if not len(places) and not linear.any():
                 continue
             beside = np.zeros(len(entries))
@@ -341,7 +341,7 @@ class Terms:
         found = steps.copy()
         for k, group in enumerate(groups):
             terms, entries = np.flatnonzero(np.isin(self.owners, group)), _entries(group, E.shape[0], N)
-            linear = self.linear(terms, E[entries], F[entries])[: len(terms)]
+            linear = self.linear(terms, E, F, entries)[: len(terms)]
             if np.any(self.slopes[terms] + linear) and not np.isnan(steps[k]).any():
                 without = self._without(terms, linear)
                 start = replace(self.point, a=self.point.a[~np.isin(self.problem.of, terms)], kept=None)
@@ -365,15 +365,16 @@ class Terms:
             rho=problem.rho[stay],
         )  # fmt: skip
 
-    def linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array) -> Array:
-        """The row's linear terms, linear_uᵀu on its own u, as slopes along its arguments and along the entries of f.
+    def linear(self, own_terms: Ints, E: sp.csr_array, F: sp.csr_array, entries: Ints) -> Array:
+        """The row's linear terms, linear_uᵀu on its own u, as slopes along its arguments and along its entries of f.
 
         Where the row has other terms, the arguments of these determine which linear costs of y belong to it.
         Raises KernelOptError where they leave that open.
         """
-        found = np.zeros(len(own_terms) + E.shape[0])
+        found = np.zeros(len(own_terms) + len(entries))
         if not self.split.linear_u.any():
             return found
+        E, F = E[entries], F[entries]
         columns = np.unique(E.indices)
         wanted = self.split.linear_u[columns]
         if not wanted.any():

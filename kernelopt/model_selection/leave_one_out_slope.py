@@ -174,7 +174,7 @@ def _change(at: LeftOut, own: Ints, of_terms: Answers, of_f: Answers, criterion:
     """The formula of the module."""
     terms, N = at.terms, len(own)
     W = terms.weights[own]
-    linear = [terms.linear(own[i : i + 1], at.E[[i]], at.F[[i]])[0] for i in range(N)]
+    linear = [terms.linear(own[i : i + 1], at.E, at.F, np.array([i]))[0] for i in range(N)]
     g = terms.slopes[own] + np.array(linear)
     h, p = of_terms.s[np.arange(N), own], of_f.s[np.arange(N), own]
     if np.any(1 - W * h <= EMPTY):
