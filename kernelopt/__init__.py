@@ -36,6 +36,7 @@ from kernelopt.model_selection.leave_one_out import approximate_leave_one_out
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss
 from kernelopt.model_selection.left_out_functions import leave_one_out_predictions
 from kernelopt.model_selection.paths import path
+from kernelopt.model_selection.posterior import Posterior, posterior
 from kernelopt.model_selection.tuning import CrossValidatedLoss, tune
 from kernelopt.persistence import load, load_certificate, save
 from kernelopt.problem import Problem
@@ -48,6 +49,7 @@ __all__ = [
     "Function",
     "JaxLayer",
     "LeaveOneOutLoss",
+    "Posterior",
     "Predictor",
     "Problem",
     "ProximalLoss",
@@ -80,6 +82,7 @@ __all__ = [
     "norm",
     "path",
     "plots",
+    "posterior",
     "save",
     "sum_squares",
     "testing",

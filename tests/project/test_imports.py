@@ -138,10 +138,10 @@ INSIDE = {
         ["jax_layer"],
         ["bands", "tuning"],
         ["cross_validation"],
-        ["carried", "closed_form", "gradients", "paths"],
+        ["carried", "closed_form", "gradients", "paths", "posterior"],
         ["leave_one_out_slope", "left_out_functions"],
         ["leave_one_out"],
-        ["conformal", "kernel_selection", "path_table", "quadratic_model", "squares"],
+        ["conformal", "kernel_selection", "laplace", "path_table", "quadratic_model", "squares"],
     ],
     "pieces": [
         ["by_size"],
