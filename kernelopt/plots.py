@@ -1,4 +1,4 @@
-"""Pictures with matplotlib: a fit, decision regions, the spectrum of Q, the kernel matrix, a path.
+"""Pictures with matplotlib: a fit, a posterior, decision regions, the spectrum of Q, the kernel matrix, a path.
 
 Each function draws on `ax`, or on the axes of a new figure, and returns the axes; the rest of matplotlib's state stays
 as it is. Classes differ in colour and marker, curves in colour and line style, for print and for those who see fewer
@@ -23,6 +23,7 @@ from kernelopt.language.functions import Function
 from kernelopt.language.nodes import Prediction, ThetaLeaf
 from kernelopt.language.text import names
 from kernelopt.model_selection.path_table import Path
+from kernelopt.model_selection.posterior import Posterior
 from kernelopt.problem import Problem
 from kernelopt.results.solution import FittedFunction
 from kernelopt.support.checks import require_callable, require_kind
@@ -35,6 +36,7 @@ FINE, COARSE = 400, 200  # points of a curve, and per side of a map: f is evalua
 LARGEST = 2000
 # Relative to the largest multiplier: a row with more is a support vector, as in `ko.path`.
 SUPPORT = 1e-8
+WIDTH = 2  # standard deviations of a band on each side: 95 % of a Gaussian
 
 
 def fit(
@@ -80,16 +82,14 @@ def fit(
     400
     """
     points = _points(X, 1)
-    observed = None if y is None else real_array(y, "y")
-    if observed is not None and observed.shape != (len(points),):
-        raise DataError(f"Expected y of shape ({len(points)},), one number per point; got {observed.shape}.")
+    observed = _observed(y, len(points))
     binding = _binding(constraints)
     x = np.linspace(points.min(), points.max(), FINE)
     values = _values(f, x[:, None])
     bound = _bound(f, x[:, None])
     ax = axes(ax, "ko.plots.fit()")
     if observed is not None:
-        ax.plot(points[:, 0], observed, "o", color=ink(ax), alpha=0.45, markersize=4, linewidth=0, label="data")
+        _draw_data(ax, points, observed)
     curves = values.reshape(FINE, -1).T
     for k, curve in enumerate(curves):
         label = "fit" if len(curves) == 1 else f"output {k}"
@@ -117,6 +117,79 @@ def _binding(constraints: Sequence[Everywhere]) -> Array:
         if box.binding is None:
             raise KernelOptError("Expected constraints of a solved problem; got one without an answer. Solve first.")
     return np.concatenate([np.zeros(0), *(box.binding[:, 0] for box in boxes if box.binding is not None)])
+
+
+def posterior(found: Posterior, f: Callable[[Any], Any], X: Any, y: Any = None, *, ax: Any = None) -> Any:
+    """Draw the posterior mean of a function of one variable over the range of the data, with ±2 standard deviations.
+
+    The band is of f, and not of new observations, to whose variance the noise adds.
+
+    Parameters
+    ----------
+    found : Posterior, made by `ko.posterior`
+    f : function of points whose value is an expression of one number per point
+        `theta`, `lambda X: theta(X) + b`, `theta.derivative(0)`.
+    X : points (n, 1)
+    y : observations (n,), optional
+    ax : matplotlib Axes to draw on; by default of a new figure
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    DataError
+        For points of more than one column, and values of f that are no expressions, one per point.
+    MissingPackageError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import cvxpy as cp, kernelopt as ko
+    >>> theta, X, y = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), [[0.0], [1.0], [2.0]], [0.0, 0.8, 0.9]
+    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)))
+    >>> _ = problem.solve()
+    >>> ax = ko.plots.posterior(ko.posterior(problem), theta, X, y)
+    >>> len(ax.lines[-1].get_xdata())
+    400
+    """
+    require_kind(found, Posterior, "the posterior", "one made by ko.posterior")
+    require_callable(f, "f", "a function of points, such as theta")
+    points = _points(X, 1)
+    observed = _observed(y, len(points))
+    x = np.linspace(points.min(), points.max(), FINE)
+    rows = f(x[:, None])
+    if not isinstance(rows, cp.Expression) or rows.shape != (FINE,):
+        raise DataError(
+            f"Expected f of {FINE} points to be an expression of {FINE} numbers, as theta(X) + b is; "
+            f"got {type(rows).__name__} of shape {np.shape(rows)}."
+        )
+    mean, width = found.mean(rows), WIDTH * found.std(rows)
+    ax = axes(ax, "ko.plots.posterior()")
+    if observed is not None:
+        _draw_data(ax, points, observed)
+    shade = color(ax, 0)
+    label = f"±{WIDTH} standard deviations"
+    ax.fill_between(x, mean - width, mean + width, color=shade, alpha=0.3, linewidth=0, label=label)
+    ax.plot(x, mean, STYLES[0], color=shade, linewidth=2, label="posterior mean")
+    ax.set_xlabel("x")
+    ax.legend()
+    return ax
+
+
+def _observed(y: Any, count: int) -> Array | None:
+    """Observations to draw. Raises DataError for another number of them."""
+    observed = None if y is None else real_array(y, "y")
+    if observed is not None and observed.shape != (count,):
+        raise DataError(f"Expected y of shape ({count},), one number per point; got {observed.shape}.")
+    return observed
+
+
+def _draw_data(ax: Any, points: Array, observed: Array) -> None:
+    ax.plot(points[:, 0], observed, "o", color=ink(ax), alpha=0.45, markersize=4, linewidth=0, label="data")
 
 
 def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = None) -> Any:

@@ -11,7 +11,7 @@ from sklearn.datasets import make_blobs, make_moons
 
 import kernelopt as ko
 from kernelopt import plots
-from kernelopt.errors import DataError, KernelOptError, MissingPackageError
+from kernelopt.errors import DataError, DataTypeError, KernelOptError, MissingPackageError
 from kernelopt.support import drawing, optional
 
 mpl.use("agg")
@@ -41,6 +41,12 @@ def solved(outputs=None, penalty=0.1, **options):
     problem = ko.Problem(cp.Minimize(cp.sum_squares(target - theta(X) - b) + penalty * ko.sum_squares(theta)))
     problem.solve(**options)
     return problem, theta, b
+
+
+def posed():
+    """A posterior, and its θ."""
+    problem, theta, _ = solved()
+    return ko.posterior(problem), theta
 
 
 def labels_of(ax):
@@ -111,6 +117,23 @@ def test_fit_without_a_bound():
     theta = ko.Theta(GAUSSIAN)
     ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - Y)), [ko.norm(theta) <= 2]).solve()
     assert not plots.fit(theta, X).collections
+
+
+def test_posterior():
+    """The mean, and a band of two standard deviations on each side."""
+    problem, theta, b = solved()
+    found = ko.posterior(problem, noise=0.01)
+    ax = plots.posterior(found, lambda X: theta(X) + b, X, Y)
+    data, curve = ax.lines
+    assert np.array_equal(data.get_xydata(), np.column_stack([X[:, 0], Y]))
+    x, mean = curve.get_data()
+    rows = theta(x[:, None]) + b
+    assert x[0] == 0 and x[-1] == 6 and np.allclose(mean, found.mean(rows))
+    (band,) = ax.collections
+    edges, width = band.get_paths()[0].vertices[:, 1], 2 * found.std(rows)
+    assert np.isclose(edges.max(), (mean + width).max()) and np.isclose(edges.min(), (mean - width).min())
+    assert labels_of(ax) == ["data", "±2 standard deviations", "posterior mean"]
+    assert len(plots.posterior(found, theta.derivative(0), X).lines) == 1
 
 
 def classifier():
@@ -217,6 +240,7 @@ def test_path():
 
 CALLS = {
     "fit": lambda ax: plots.fit(ko.Function(GAUSSIAN, X[:2], [1.0, 2.0]), X, Y, ax=ax),
+    "posterior": lambda ax: plots.posterior(*posed(), X, Y, ax=ax),
     "decision_regions": lambda ax: plots.decision_regions(
         ko.Function(GAUSSIAN, P[:4], [-1.0, 2.0, 1.0, -2.0]), P, LABELS, ax=ax
     ),
@@ -290,6 +314,12 @@ def test_colours_can_be_seen():
         (lambda: plots.decision_regions(lambda X: X[:, 0], P, LABELS[:3]), DataError, "a label for each of 60"),
         (lambda: plots.decision_regions(lambda X: X[:, 0], P, 0 * LABELS), DataError, "2 to 2 classes"),
         (lambda: plots.decision_regions(lambda X: X, P, np.arange(60)), DataError, "2 to 2 classes"),
+        (lambda: plots.posterior(X, GAUSSIAN, X), DataTypeError, r"the posterior to be one made by ko\.posterior"),
+        (lambda: plots.posterior(posed()[0], 3, X), DataTypeError, "f to be a function of points"),
+        (lambda: plots.posterior(posed()[0], ko.Theta(GAUSSIAN), P), DataError, "points with 1 column"),
+        (lambda: plots.posterior(posed()[0], ko.Theta(GAUSSIAN), X, Y[:3]), DataError, r"y of shape \(40,\)"),
+        (lambda: plots.posterior(posed()[0], lambda X: X[:, 0], X), DataError, "an expression of 400 numbers"),
+        (lambda: plots.posterior(posed()[0], ko.Theta(GAUSSIAN), X), DataError, "whose posterior this is"),
         (lambda: plots.spectrum(X), DataError, "Problem or a ko.FeatureMatrix; got ndarray"),
         (lambda: plots.spectrum(ko.Problem(cp.Minimize(ko.norm(ko.Theta(GAUSSIAN))))), KernelOptError, "solve"),
         (lambda: plots.gram(X), DataError, "square array"),
