@@ -7,7 +7,7 @@ M = RI + VKV, the inverse of the Hessian of J has
 
     cov(gᵀθ + mᵀy) = (1/R)[gᵀg − kᵀVM⁻¹Vk] + rᵀP⁻¹r,   k = EAg,   r = m − FᵀVM⁻¹Vk,   P = R·FᵀVM⁻¹VF
 
-(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equations 2.41, 3.21 to 3.24). Only M, whose
+(Rasmussen and Williams, Gaussian Processes for ML, 2006, equations 2.41, 3.21 to 3.24). Only M, whose
 eigenvalues are at least R, is factored. Rows with h″ = 0 drop out of it.
 """
 

@@ -60,7 +60,7 @@ def posterior(problem: Problem, *, noise: float | None = None, scale: float | No
     A free intercept adds (scale/2λ)·r_x r_x′/(1ᵀA1), with A = (Q + 2λW⁻¹)⁻¹ and r_x = 1 − k_xᵀA1. It is exact for
     squares. With Σ(yᵢ − f(xᵢ))² + λ‖θ‖² it is Gaussian process regression with noise variance scale/2, and with
     Σ log(1 + exp(−yᵢf(xᵢ))) + λ‖θ‖², scale = 1, the Laplace approximation of classification with covariance κ/(2λ)
-    (Rasmussen and Williams, Gaussian Processes for Machine Learning, MIT Press 2006, sections 2.2, 2.7 and 3.4).
+    (Rasmussen and Williams, Gaussian Processes for ML, 2006, sections 2.2, 2.7 and 3.4).
 
     The answer is refined to the optimum with the full kernel matrix, whatever the rank of the factor, so that means may
     differ from `expression.value` within the certificate's gap. It takes O(N³) operations and a few N×N arrays.
