@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg as sl
 
+from kernelopt.errors import SolverError
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.types import Array, Ints
 
@@ -27,6 +28,7 @@ STEPS = 100
 # A change of J, relative to the sizes of its terms, that is rounding; and the steps that are taken after the first such
 # change. J is flat at the mode, where θ still has half of its digits to gain, and Newton's method doubles the digits.
 ROUNDING, LAST = 1e-14, 3
+NOTHING = 1e-290  # curvature up to which a row has none: its square root has an inverse that stays far from overflow
 HALVINGS = 40  # of a step; 2⁻⁴⁰ is less than the rounding of J
 # The smallest singular value of VF (columns of norm 1) with M⁻¹ between, up to which y counts as undetermined.
 DETERMINED = 1e-10
@@ -76,7 +78,7 @@ class LaplaceSystem:
 def laplace_system(problem: Structured, K: Array, R: float, s: Array) -> LaplaceSystem:
     """The factored Hessian at s."""
     W = curvature(problem, s)
-    active = np.flatnonzero(W > 0)
+    active = np.flatnonzero(W > NOTHING)
     V, F = np.sqrt(W[active]), problem.F[active]
     M = V[:, None] * K[np.ix_(active, active)] * V
     M[np.diag_indices_from(M)] += R
@@ -119,8 +121,9 @@ class PosteriorMode(NamedTuple):
 def mode(problem: Structured, Q: Array, R: float, s: Array, y: Array) -> tuple[PosteriorMode, LaplaceSystem]:
     """The mode by Newton's method from the slopes at s, and the system there.
 
-    With z = Ws − h′(s), the next p = z − Ws⁺, where s⁺ = (I − KVM⁻¹V)(b + Fy⁺), b = (Kz − EQℓ)/R, and
-    Py⁺ = Fᵀz − l_y − R·FᵀVM⁻¹Vb.
+    With z = Ws − h′(s) the next point has p = z − Ws⁺ and Rs⁺ = Kp − EQℓ + RFy. p is z in rows without curvature
+    (their part of K is K₀), and V·M⁻¹(R·V⁻¹z − V(K₀z − EQℓ) − RVFy) in the others, so that Py = Fᵀp₀ − l_y with p₀
+    that of y = 0. No multiple of K/R is subtracted from z, which would cost digits where R is small.
     """
     E = problem.E
     EQ = np.asarray(E @ Q)
@@ -132,28 +135,31 @@ def mode(problem: Structured, Q: Array, R: float, s: Array, y: Array) -> tuple[P
         if last == LAST or not system.determines_y:
             break
         z = curvature(problem, at.s) * at.s - slopes(problem, at.s)
-        p, y = _newton_point(problem, system, K, z, (K @ z - costs) / R)
+        p, y = _newton_point(problem, system, K, z, costs)
         move = E.T @ p - problem.linear_d - at.c, y - at.y
         found = _shorter(problem, Q, R, at, move)
         if found is None:
             break
         last += found.value >= at.value - _rounding(at, Q, R)
+        bent = not np.array_equal(curvature(problem, found.s), curvature(problem, at.s))
         at = found
-        system = laplace_system(problem, K, R, at.s)
+        system = laplace_system(problem, K, R, at.s) if bent else system
+    else:
+        raise SolverError("Found no optimum with the full kernel matrix. Scale data and penalties to sizes of about 1.")
     return at, system
 
 
-def _newton_point(problem: Structured, system: LaplaceSystem, K: Array, z: Array, b: Array) -> tuple[Array, Array]:
+def _newton_point(problem: Structured, system: LaplaceSystem, K: Array, z: Array, costs: Array) -> tuple[Array, Array]:
     """p and y of the minimizer of the quadratic model."""
-    half = system.whitened(b[:, None])[:, 0]
+    V, active, p = system.V, system.active, z.copy()
+    p[active] = 0.0
+    right = system.R * z[active] / V - V * (K[active] @ p - costs[active])
+    p[active] = V * _above(system.L, _below(system.L, right))
     y = np.zeros(0)
     if problem.q:
-        right = problem.F.T @ z - problem.linear_y - system.R * (system.H.T @ half)
-        y = sl.solve_triangular(system.T, sl.solve_triangular(system.T, right, trans="T")) / system.R
-        half = half + system.H @ y
-    # W s⁺ = R·VM⁻¹V(b + Fy)
-    p = z.copy()
-    p[system.active] -= system.R * system.V * _above(system.L, half)
+        left = problem.F.T @ p - problem.linear_y
+        y = sl.solve_triangular(system.T, sl.solve_triangular(system.T, left, trans="T")) / system.R
+        p[active] -= system.R * V * _above(system.L, system.H @ y)
     return p, y
 
 

@@ -32,6 +32,7 @@ from kernelopt.model_selection.laplace import LaplaceSystem, PosteriorMode
 from kernelopt.model_selection.leave_one_out import fitted
 from kernelopt.model_selection.squares import coefficients, squares
 from kernelopt.problem import Problem, require_problem
+from kernelopt.results.solution import Status
 from kernelopt.solvers import assemble, engines
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.checks import generator, is_integer, require_number, shown
@@ -370,6 +371,8 @@ def _readable(problem: Any) -> tuple[CanonicalForm, Outer, PredictionLink, _AtMo
     form, reduction, outer = fitted(problem)
     assert outer is not None
     _require_smooth(form, outer)
+    if problem.status == Status.NOT_ATTAINED:
+        raise _no("no θ and variables attain the optimum", "Penalize the variables, + 1e-3 * cp.sum_squares(b).")
     shape = assemble.shape_of(form, outer)
     assert shape.lengths is not None
     assert outer.split is not None

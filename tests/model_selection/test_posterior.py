@@ -276,6 +276,29 @@ def test_kernels_of_low_rank_and_ends_of_lambda(lam):
     np.testing.assert_allclose(ours.covariance(theta(NEW)), expected, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("lam", "tol"), [(1e-4, 1e-8), (1e-6, 1e-6)])
+def test_small_lambda_keeps_the_digits_of_a_cholesky_factor(lam, tol):
+    """The condition number of Q + λI is 40/λ."""
+    problem, theta, _ = solved(squares, lam)
+    ours = ko.posterior(problem, noise=0.01)
+    kernel = ConstantKernel(0.01 / lam, "fixed") * RBF(1.0, "fixed")
+    found = GaussianProcessRegressor(kernel, alpha=0.01, optimizer=None).fit(X, Y)
+    mean, std = found.predict(NEW, return_std=True)
+    close(ours.mean(theta(NEW)), mean, tol)
+    close(ours.std(theta(NEW)), std, tol)
+    close(ours.log_evidence, found.log_marginal_likelihood_value_, tol)
+
+
+@pytest.mark.parametrize("lam", [1e-8, 1e-4, 1e3])
+def test_log_losses_at_ends_of_lambda(lam):
+    """The mode has f = −(1/2λ)·Qℓ′(f), and variances do not exceed those of the prior."""
+    problem, theta, _ = solved(lambda theta, b: cp.sum(ko.losses.log_loss(LABELS, theta(X))), lam)
+    ours = ko.posterior(problem)
+    f = ours.mean(theta(X))
+    close(f, GAUSSIAN(X) @ (LABELS / (1 + np.exp(LABELS * f))) / (2 * lam), 1e-6)
+    assert np.all(ours.std(theta(NEW)) <= (1 + 1e-12) / np.sqrt(2 * lam))
+
+
 def test_a_factor_of_low_rank_leaves_the_posterior_as_it_is():
     theta = ko.Theta(GAUSSIAN)
     for loss in (cp.sum_squares(Y - theta(X)), cp.sum(ko.losses.log_loss(LABELS, theta(X)))):
@@ -395,6 +418,9 @@ def test_unsolved_indefinite_and_bad_arguments():
     logistic, *_ = solved(lambda theta, b: cp.sum(ko.losses.log_loss(LABELS, theta(X))))
     with pytest.raises(OptionError, match="losses are not squares"):
         ko.posterior(logistic, noise=1.0)
+    one_class, *_ = solved(lambda theta, b: cp.sum(ko.losses.log_loss(np.ones(40), theta(X) + b)))
+    with pytest.raises(KernelOptError, match="attain the optimum. Penalize the variables"):
+        ko.posterior(one_class)
     nothing, *_ = solved(lambda theta, b: cp.sum_squares(theta(X)))
     with pytest.raises(OptionError, match="no estimate without residuals"):
         ko.posterior(nothing)
