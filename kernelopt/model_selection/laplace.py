@@ -2,7 +2,7 @@
 
     J(θ, y) = ½R‖θ‖² + ℓᵀd + l_yᵀy + Σᵢ hᵢ(sᵢ),   d = Aθ,   s = Ed + Fy,   Q = AAᵀ,   K = EQEᵀ
 
-At the mode θ = AᵀQ⁻¹d = (1/R)Aᵀ(Eᵀp − ℓ) with p = −h′(s), and Fᵀp = l_y. With W = diag h″(s) = V² and
+At the mode θ = (1/R)Aᵀ(Eᵀp − ℓ) with p = −h′(s), and Fᵀp = l_y. With W = diag h″(s) = V² and
 M = RI + VKV, the inverse of the Hessian of J has
 
     cov(gᵀθ + mᵀy) = (1/R)[gᵀg − kᵀVM⁻¹Vk] + rᵀP⁻¹r,   k = EAg,   r = m − FᵀVM⁻¹Vk,   P = R·FᵀVM⁻¹VF
