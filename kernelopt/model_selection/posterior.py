@@ -45,7 +45,7 @@ BLOCK = 512  # rows of predictions whose means and deviations are computed at a 
 SAME = 1e-9
 # Of the largest diagonal entry of Q: eigenvalues down to minus this are rounding.
 NEGATIVE = 1e-9
-BANDS = "For bands without a density fit two quantiles, or take residuals left out by ko.approximate_leave_one_out."
+BANDS = "For bands without a density use ko.jackknife, or fit two quantiles."
 
 
 @one_at_a_time
