@@ -353,7 +353,7 @@ NONCONVEX = ko.SmoothLoss(
     curvature="nonconvex",
 )
 REFUSED = {
-    "hinge": (lambda: stated(lambda t, b: cp.sum(ko.losses.hinge(LABELS, t(X)))), "kinks .*approximate_leave"),
+    "hinge": (lambda: stated(lambda t, b: cp.sum(ko.losses.hinge(LABELS, t(X)))), "kinks .*ko.jackknife"),
     "absolute": (lambda: stated(lambda t, b: cp.norm1(Y - t(X))), "kinks"),
     "pinball": (lambda: stated(lambda t, b: cp.sum(ko.losses.pinball(Y, t(X), 0.9))), "kinks .* two quantiles"),
     "signs": (lambda: stated(lambda t, b: cp.sum_squares(Y - t(X) - cp.Variable(nonneg=True))), "have bounds"),
