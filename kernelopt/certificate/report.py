@@ -341,24 +341,30 @@ class Certificate:
 def in_rationals(known: Certificate, proof: Proof, value: float, constant: float) -> Certificate:
     """A certificate with the bounds of a proof in exact arithmetic, where they hold for the answer.
 
+    A bound of terms alone, which takes no multipliers, stays where it is better.
     value, constant : the objective at the answer, and the constant that gaps leave out
     """
     of_value = 0 if known.maximize else 1  # that side is no bound where the point violates constraints
+    proven = {side: end for side, end in enumerate(proof.exact) if end is not None}
+    of_terms = proven[1 - of_value] if known.of_terms is None else Fraction(known.of_terms)
+    if (of_terms < proven[1]) if known.maximize else (of_terms > proven[0]):
+        del proven[1 - of_value]
+    if proof.violation:
+        proven.pop(of_value, None)
 
     def ends(one: Certificate, shift: float) -> tuple[float, float]:
-        found = [one.lower, one.upper]
-        for side, exact in enumerate(proof.exact):
-            if exact is not None and not (proof.violation and side == of_value):
-                found[side] = rounded(exact - Fraction(shift), side == 1)
-        return found[0], found[1]
+        low, high = (
+            rounded(proven[side] - Fraction(shift), side == 1) if side in proven else end
+            for side, end in enumerate((one.lower, one.upper))
+        )
+        return low, high
 
     def changed(one: Certificate, low: float, high: float, bare: Certificate | None) -> Certificate:
         return replace(one, lower=low, upper=high, bare=bare, rounding=0.0, rests_on=told, scope=FULL)
 
     kept = [fact for fact in known.rests_on if fact in proof.rests_on]
-    both = proof.exact[of_value] is not None and not proof.violation
-    proven = IN_RATIONALS if both else f"the {'upper' if known.maximize else 'lower'} bound {IN_RATIONALS}"
-    told = tuple(dict.fromkeys([*kept, *proof.rests_on, proven]))
+    sides = [f"the {name} bound {IN_RATIONALS}" for side, name in enumerate(("lower", "upper")) if side in proven]
+    told = tuple(dict.fromkeys([*kept, *proof.rests_on, *([IN_RATIONALS] if len(sides) == 2 else sides)]))
     bare = None if known.bare is None else changed(known.bare, *ends(known.bare, constant), None)
     low, high = ends(known, 0.0)
     return changed(known, min(low, value), max(high, value), bare)

@@ -777,3 +777,16 @@ def test_atoms_with_columns_of_their_own(atom):
     assert proof.lower <= value < proof.lower + 1e-6 * abs(value)
     assert ("the lower bound in exact arithmetic" in str(problem.certificate)) == (proof.upper is None)
     assert "constraints met" not in "".join(problem.certificate.exact().rests_on)
+
+
+def test_a_bound_of_terms_stays():
+    """Multipliers at the boundary of a domain prove little; the signs of terms prove 0."""
+    X, y = np.array([[0.0], [1.0]]), np.array([0.3, -0.7])
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=0.6)), cp.Variable()
+    loss = cp.sum_largest(cp.abs(y - theta(X) - b), 1)
+    problem = ko.Problem(cp.Minimize(loss), [ko.norm(theta) <= 50])
+    problem.solve(certify="exact")
+    assert problem.status == "optimal"
+    assert problem.certificate.lower == problem.certificate.of_terms == 0
+    assert problem.certificate.upper < 1e-14
+    assert problem.certificate.rests_on == ("the upper bound in exact arithmetic",)
