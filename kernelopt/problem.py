@@ -292,8 +292,8 @@ class Problem(Statement, Answered):
             except ClusterError:
                 raise
             except SolverError as error:
-                others = ", ".join(self.solvers().applicable)
-                told = f"Solvers that take the problem: {others}." if others else "No installed solver takes it."
+                others = ", ".join(name for name in self.solvers().applicable if name not in names)
+                told = f"Solvers that take the problem: {others}." if others else "No other installed solver takes it."
                 raise SolverError(f"{error} {told}") from error
         # θ as a function, values and multipliers go to the user's objects, which are unchanged up to here.
         self._factored, self._asked, outcome = found.factored, options, found.outcome

@@ -112,7 +112,7 @@ The defaults and conventions differ as follows:
 - scikit-learn's `KernelRidge` has a linear kernel by default, and no intercept.
 - Our `KernelPCA` makes the first of the largest scores positive.
 - `GaussianProcessClassifier` approximates an integral. No estimator here does; log-loss with α = ½ and no intercept
-  gives its mode.
+  gives its mode, and `ko.posterior` of the stated problem its latent mean, variance and log marginal likelihood.
 """
 
 
