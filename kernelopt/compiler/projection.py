@@ -179,7 +179,7 @@ def _tangents(reduction: Reduction, pieces: Pieces, point: Iterate, x: Array) ->
         G = sp.lil_array((len(x), constraint.expr.size))
         for number, slope in slopes.items():
             if number in columns:
-                G[columns[number]] = dense(slope)
+                G[columns[number]] = slope.toarray()
         tangents = sp.csr_array(G.T)[violated]
         if not (np.isfinite(tangents.data).all() and np.isfinite(residual).all()):  # far outside
             continue

@@ -192,7 +192,7 @@ def _slopes(expression: Any, variable: Any) -> Any:
     for v in expression.variables():
         if v.value is None:
             v.save_value(np.zeros(v.shape))
-    return sp.csc_array(jacobians(expression)[variable.id]).T
+    return jacobians(expression)[variable.id].T
 
 
 def _distinct(link: PredictionLink, slopes: Any) -> Any:

@@ -110,7 +110,7 @@ def require_setup_within(seconds: float, entries: int, sides: Iterable[int]) -> 
 
 @np.errstate(over="ignore", invalid="ignore")  # far outside slopes may be infinite
 def jacobians(expression: cp.Expression) -> dict[int, Any]:
-    """∂(expression)/∂(variable), (entries of the variable, entries of the expression), by the variables' ids.
+    """∂(expression)/∂(variable), sparse (entries of the variable, entries of the expression), by the variables' ids.
 
     Of complex expressions their sizes. Empty for an expression that is neither convex nor concave by cvxpy's rules: its
     own derivatives of quotients and products of two varying factors are wrong, or end the process. Variables are left
@@ -126,8 +126,8 @@ def jacobians(expression: cp.Expression) -> dict[int, Any]:
     except (NotImplementedError, ValueError, TypeError, AttributeError):  # as that of a support function of entries
         return {}
     return {
-        v.id: g if sp.issparse(g) else np.reshape(g, (v.size, expression.size)) for v, g in found.items()
-        if g is not None
+        v.id: sp.csc_array(g if sp.issparse(g) else np.reshape(g, (v.size, expression.size)))
+        for v, g in found.items() if g is not None
     }  # fmt: skip
 
 

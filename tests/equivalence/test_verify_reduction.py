@@ -69,6 +69,13 @@ def test_coordinates_of_a_factor(pair):
     assert report.is_equivalent is True
 
 
+@pytest.mark.parametrize("sign", [-1.0, 2.0])
+def test_a_multiple_of_a_number_is_a_variable(pair, sign):
+    c = cp.Variable()
+    reduced = cp.Problem(cp.Minimize(cp.norm1(TARGETS - Q @ pair.alpha - sign * c) + LAM * pair.square))
+    assert ko.verify_reduction(pair.stated, reduced, {pair.theta: pair.alpha, pair.b: sign * c}).is_equivalent is True
+
+
 @pytest.mark.slow
 def test_slacks_are_chosen_best(pair):
     xi, e = cp.Variable(N, nonneg=True), TARGETS - Q @ pair.alpha - pair.b

@@ -267,6 +267,13 @@ def test_derivatives_that_fail_by_themselves_are_left_out():
     assert parts.jacobians(cp.sum_squares(x))[x.id].toarray().ravel().tolist() == [0, 2, 4]
 
 
+def test_derivatives_of_numbers_are_sparse():
+    """cvxpy's derivative of a number by a number is a number or an array."""
+    x = cp.Variable(value=2.0)
+    for expression, slope in ((x, 1), (-x, -1), (2 * x + 1, 2), (cp.square(x), 4)):
+        assert parts.jacobians(expression)[x.id].toarray().tolist() == [[slope]]
+
+
 def test_setups_that_take_longer_than_there_is_time():
     """A semidefinite cone of order 60 has a dense block of 1830 rows: a second."""
     parts.require_setup_within(0.1, 1000, [])
