@@ -32,13 +32,16 @@ class AtomDomain(NamedTuple):
 def domain_of(form: CanonicalForm) -> AtomDomain:
     """The domain of the outer problem, found once."""
     if "domain" not in form.notes:
-        objective = cp.Problem(form.outer.objective)
-        constraints = cp.Problem(cp.Minimize(0), form.outer.constraints)
-        own = tuple(_of_atoms(objective))
-        stated = tuple(one for _, one in _of_atoms(constraints))
-        form.notes["domain"] = AtomDomain(tuple(one for _, one in own), stated, tuple(atom for atom, _ in own))
+        form.notes["domain"] = of_problem(form.outer)
     found: AtomDomain = form.notes["domain"]
     return found
+
+
+def of_problem(problem: cp.Problem) -> AtomDomain:
+    """The domain of a cvxpy problem."""
+    own = tuple(_of_atoms(cp.Problem(problem.objective)))
+    stated = tuple(one for _, one in _of_atoms(cp.Problem(cp.Minimize(0), problem.constraints)))
+    return AtomDomain(tuple(one for _, one in own), stated, tuple(atom for atom, _ in own))
 
 
 def _of_atoms(problem: cp.Problem) -> Iterator[tuple[Any, Any]]:

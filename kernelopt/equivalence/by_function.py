@@ -81,14 +81,15 @@ class _TermNames:
 
 
 def pairs(stated: Problem, reduced: cp.Problem, meaning: Meaning, found: BothAnswers) -> list[AtFunction]:
-    """Both problems at the reduced answer, at θ̂ and at random functions of the span.
+    """Both problems at the reduced answer, at θ̂ and at random functions of the span, where both are known.
 
     Where both accept the reduced answer and refuse a far function, one between them that one of the problems accepts is
     searched for, which is there if the sets of feasible functions differ along that line.
     """
     answer, data = found.reduced_values or {}, stated._outer(as_stated=True)
     least = SMALL * data.data_unit if data is not None and data.data_unit > 0 else 1.0
-    points = pointwise.random_values(meaning.covered(), answer, least)
+    length = max(meaning.size(answer), least)
+    points = pointwise.random_values(meaning.covered(), answer, meaning.effect, length)
     if found.functions is not None:
         points.insert(0, meaning.inverse(found.functions, found.values))
     if answer:
@@ -134,7 +135,8 @@ def told(stated: Problem, reduced: cp.Problem, found: Sequence[AtFunction], tol:
     both = [p for p in found if isfinite(p.stated.value) and isfinite(p.reduced.value)]
     unequal = [i for i, p in enumerate(both) if p.unequal(tol)]
     if unequal:
-        lines.append(_of_terms(both, unequal[0], _TermNames(stated, reduced), tol))
+        same_constraints = not any(p.one_accepts for p in found)
+        lines.append(_of_terms(both, unequal[0], _TermNames(stated, reduced), tol, same_constraints))
     for p in [p for p in found if p.one_accepts][:1]:
         refuses, at = ("stated", p.stated) if p.stated.violation > p.reduced.violation else ("reduced", p.reduced)
         accepts = "reduced" if refuses == "stated" else "stated"
@@ -145,14 +147,15 @@ def told(stated: Problem, reduced: cp.Problem, found: Sequence[AtFunction], tol:
     return lines
 
 
-def _of_terms(both: Sequence[AtFunction], i: int, named: _TermNames, tol: float) -> str:
+def _of_terms(both: Sequence[AtFunction], i: int, named: _TermNames, tol: float, same_constraints: bool) -> str:
     """The relation of the two objectives at several functions, and the terms that occur in one of them only."""
     relation = _affine(both, tol)
     if relation is not None:
         a, c = relation
         told = "the stated one" if np.isclose(a, 1.0, rtol=tol) else f"{a:.6g} × the stated one"
         told += f" {'+' if c > 0 else '−'} {abs(c):.6g}" if c else ""
-        return f"At {plural(len(both), 'function')} the reduced objective is {told}: the answers are the same."
+        answers = ": the answers are the same" if same_constraints else ""
+        return f"At {plural(len(both), 'function')} the reduced objective is {told}{answers}."
     there = both[i]
     s, r = _unmatched(both, tol)
     of_stated = _listed(named.stated, s, there.stated.terms, there.size)
@@ -162,9 +165,7 @@ def _of_terms(both: Sequence[AtFunction], i: int, named: _TermNames, tol: float)
     if not s or not r:
         lacks = "the reduced" if s else "the stated"
         return f"{head}; {lacks} one has no term for {of_stated or of_reduced}." if s or r else f"{head}."
-    factor = _factor(both, s[0], r[0], tol) if len(s) == len(r) == 1 else None
-    times = f" ({factor:.6g} times as much at all of them)" if factor is not None else ""
-    return f"{head}. They differ in: stated {of_stated}; reduced {of_reduced}{times}."
+    return f"{head}. They differ in: stated {of_stated}; reduced {of_reduced}."
 
 
 def _affine(both: Sequence[AtFunction], tol: float) -> tuple[float, float] | None:
@@ -194,15 +195,6 @@ def _unmatched(both: Sequence[AtFunction], tol: float) -> tuple[list[int], list[
         else:
             left.append(i)
     return left, right
-
-
-def _factor(both: Sequence[AtFunction], i: int, j: int, tol: float) -> float | None:
-    """c where the reduced term j is c times the stated term i at all functions."""
-    s, r = np.array([p.stated.terms[i] for p in both]), np.array([p.reduced.terms[j] for p in both])
-    if not np.any(s):
-        return None
-    c = float(s @ r / (s @ s))
-    return c if np.all(np.abs(r - c * s) <= tol * np.maximum(np.abs(r), TINY)) else None
 
 
 def _listed(names: Sequence[str], chosen: Sequence[int], values: Sequence[float], size: float) -> str:

@@ -23,7 +23,6 @@ from kernelopt.problem import Problem
 
 ATTAINED = 10.0  # of tol: what the value of the reduced answer's function may miss, since an answer is one to its gap
 CLEAR = 1e-3  # of the unit: a value that misses the optimum by more is another one; in between nothing is decided
-APART = 1e-4  # relative distance of θ̂ to a span from which θ̂ counts as outside
 
 
 class BothAnswers(NamedTuple):
@@ -77,18 +76,14 @@ def _lost(
     if meaning is None:
         return head, Counterexample("lost", found.functions, own)
     values = meaning.inverse(found.functions, found.values)
-    pointwise.place(values)
-    apart = max(pointwise.distance(f, found.functions[t]) for t, f in meaning.functions().items())
     at_theta = pointwise.reduced_at(reduced, values)
-    example = Counterexample("lost", found.functions, own, at_theta, apart)
-    if apart > APART:
-        return f"{head} No coefficients give it: the nearest θ is {apart:.2g}·‖θ̂‖ away.", example
+    example = Counterexample("lost", found.functions, own, at_theta)
     if at_theta is None:
         return head, example
     if at_theta.violation > FEASIBLE:
         what = f"violates `{at_theta.broken}` by {at_theta.amount:.3g}" if at_theta.broken else "is not feasible"
-        return f"{head} At the coefficients of θ̂ it {what}.", example
-    return f"{head} At the coefficients of θ̂ its objective is {numbers(at_theta.value)[0]}.", example
+        return f"{head} At the coefficients nearest to θ̂ it {what}.", example
+    return f"{head} At the coefficients nearest to θ̂ its objective is {numbers(at_theta.value)[0]}.", example
 
 
 def at_answer(
@@ -100,7 +95,7 @@ def at_answer(
     sign, there = sign_of(stated), pointwise.at_present(reduced)
     functions, values = meaning.functions(), meaning.values()
     own = pointwise.stated_at(stated, functions, values)
-    if own is None:
+    if own is None or there.violation > FEASIBLE:
         return None, [], []
     example = Counterexample("invented", functions, own, there)
     if own.violation > BEYOND:

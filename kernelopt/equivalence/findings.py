@@ -23,7 +23,10 @@ def compare(stated: Problem, reduced: cp.Problem, meaning: Meaning | None, tol: 
     """The report; values of the user's objects are not restored."""
     found = _solved(stated, reduced, tol)
     same = _agree(found.stated, found.reduced, tol * found.unit)
-    told, examples = counterexamples.of_optima(stated, reduced, meaning, found, dual) if same is False else ([], [])
+    is_proven = found.stated.is_proven and found.reduced.is_proven
+    told, examples = list[str](), list[Counterexample]()
+    if same is False and is_proven:
+        told, examples = counterexamples.of_optima(stated, reduced, meaning, found, dual)
     attained = None
     if meaning is not None and found.reduced_values is not None:
         attained, sentences, own = counterexamples.at_answer(stated, reduced, meaning, found, tol)
@@ -33,10 +36,13 @@ def compare(stated: Problem, reduced: cp.Problem, meaning: Meaning | None, tol: 
     if differing:
         told += by_function.told(stated, reduced, pairs, tol, " ".join(told))
         examples.append(Counterexample("objective", differing[0].functions, differing[0].stated, differing[0].reduced))
-    verdict = _verdict(same, attained, bool(differing))
+    is_compared = bool(pairs) or ((meaning is None or dual) and isfinite(found.stated.lower))
+    verdict = _verdict(same if is_proven else None, attained, bool(differing), is_compared)
     told += _agreement(verdict, same, attained, len(pairs), found, tol)
-    missing = same is not False and meaning is None
-    told += ["Functions were not compared: pass functions= to compare them."] if missing else []
+    if same is not False and meaning is None:
+        told.append("Functions were not compared: pass functions= to compare them.")
+    elif same is not False and not pairs and not dual:
+        told.append("Functions were not compared: at none of them the best values of the other variables are known.")
     return ReductionReport(
         verdict, found.stated, found.reduced, _difference(found.stated, found.reduced), tol, found.unit, found.of,
         tuple(told), tuple(examples), len(pairs),
@@ -85,10 +91,14 @@ def _difference(s: Enclosure, r: Enclosure) -> float:
     return b - a if isfinite(a) or isfinite(b) else nan
 
 
-def _verdict(same: bool | None, attained: bool | None, differs: bool) -> bool | None:
+def _verdict(same: bool | None, attained: bool | None, differs: bool, is_compared: bool) -> bool | None:
+    """False by proven optima that differ, or a function that misses one; True where numbers agree, too.
+
+    same : of proven optima; is_compared : whether numbers were compared: a finite optimum, or functions
+    """
     if same is not True or attained is False:
         return None if same is None else False
-    return None if differs else True
+    return None if differs or not is_compared else True
 
 
 def _agreement(  # noqa: PLR0917
@@ -96,13 +106,19 @@ def _agreement(  # noqa: PLR0917
 ) -> list[str]:  # fmt: skip
     """What agrees, or why nothing is decided."""
     s, r = found.stated, found.reduced
+    if same is None:
+        open_ones = [side.width > tol * found.unit for side in (s, r)]
+        of = {(True, False): "the stated", (False, True): "the reduced"}.get((open_ones[0], open_ones[1]), "each")
+        return [f"The bounds of {of} optimum are too far apart to compare the optima to {tol:.0e} of {found.of}."]
+    if not s.is_proven or not r.is_proven:
+        of, source = ("stated", s.source) if not s.is_proven else ("reduced", r.source)
+        agree = f"agree to {tol:.0e} of {found.of}" if same else "differ"
+        return [f"The optima {agree}, but the {of} one is not proven ({source})."]
     if same is False:
         return []
-    if same is None:
-        of = "the stated" if not s.is_known else "the reduced" if not r.is_known else "each"
-        return [f"The bounds of {of} optimum are too far apart to compare the optima to {tol:.0e} of {found.of}."]
     if s.lower == s.upper and not isfinite(s.lower):
-        return [f"Neither has an optimum: the stated problem is {s.status}, the reduced one {r.status}."]
+        alone = "" if tried else " That alone does not make them equivalent."
+        return [f"Neither has an optimum: the stated problem is {s.status}, the reduced one {r.status}.{alone}"]
     told = f"The optima agree to {tol:.0e} of {found.of}"
     if verdict is False:
         return [f"{told}, but the reduced answer does not mean an answer of the stated problem."]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -20,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from kernelopt.compiler.attributes import dense
-from kernelopt.errors import DataError, DataTypeError
+from kernelopt.errors import DataError, DataTypeError, ParameterError
 from kernelopt.kernels.domains import stack
 from kernelopt.language import functionals
 from kernelopt.language.expressions import FeatureMatrix, Theta
@@ -44,16 +45,22 @@ class FunctionSpan:
         """θ at the present values of the reduced variables."""
         return self.rows.right(dense(self.coefficients.value))
 
+    @cached_property
     def root(self) -> Array:
         """G^½ of the rows' Gram matrix, without eigenvalues that are rounding."""
         values, V = np.linalg.eigh(self.rows.gram())
         keep = values > RANK * max(float(values[-1]), 0.0)
         return np.asarray(np.sqrt(values[keep])[:, None] * V[:, keep].T)
 
-    def projected(self, theta: Function, root: Array) -> Array:
+    def size(self, coefficients: Array) -> float:
+        """‖θ‖·√κ̄ of coefficients, with the mean κ̄ of ‖aⱼ‖²: at least the root of the mean square of ⟨aⱼ, θ⟩."""
+        scale = np.sqrt(np.mean(np.diag(self.rows.gram()))) if len(coefficients) else 0.0
+        return float(scale * np.linalg.norm(self.root @ coefficients))
+
+    def projected(self, theta: Function) -> Array:
         """G^½α̂ of the projection of a function on the span of the rows: G^½α̂ = (G^½)⁺ᵀ (⟨aⱼ, θ̂⟩)ⱼ."""
         inner = in_columns(self.rows.gram(theta))
-        return np.asarray(np.linalg.lstsq(root.T, inner, rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(self.root.T, inner, rcond=None)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +81,26 @@ class Meaning:
     def values(self) -> dict[cp.Variable, Any]:
         return {variable: dense(expression.value) for variable, expression in self.variables.items()}
 
+    def size(self, values: Mapping[cp.Variable, Any]) -> float:
+        """The largest size of a θ, and entry of a variable, that values of the covered variables mean."""
+        return self._size(self._at(values))
+
+    def effect(self, step: Mapping[cp.Variable, Any]) -> float:
+        """The size of what a step in some covered variables changes."""
+        return self._size([b - a for a, b in zip(self._at({}), self._at(step), strict=True)])
+
+    def _at(self, values: Mapping[cp.Variable, Any]) -> list[Array]:
+        """The coefficients of each θ, and the variables, at values of covered variables; 0 for those without one."""
+        for v in self.covered():
+            v.save_value(values.get(v, np.zeros(v.shape)))
+        expressions = [*(span.coefficients for span in self.spans.values()), *self.variables.values()]
+        return [dense(expression.value) for expression in expressions]
+
+    def _size(self, parts: Sequence[Array]) -> float:
+        count = len(self.spans)
+        sizes = [span.size(part) for span, part in zip(self.spans.values(), parts[:count], strict=True)]
+        return max([*sizes, *(float(np.abs(part).max(initial=0.0)) for part in parts[count:])], default=0.0)
+
     def inverse(self, functions: Mapping[Theta, Function], values: Mapping[cp.Variable, Any]) -> dict[cp.Variable, Any]:
         """The values of the covered variables that mean the nearest functions, and these values of variables."""
         unknown = self.covered()
@@ -81,10 +108,9 @@ class Meaning:
             v.save_value(np.zeros(v.shape))
         blocks, targets = [], []
         for theta, span in self.spans.items():
-            root = span.root()
-            W = sp.kron(sp.eye_array(theta.outputs or 1), root)
+            W = sp.kron(sp.eye_array(theta.outputs or 1), span.root)
             blocks.append(W @ _jacobian(span.coefficients, unknown))
-            target = np.ravel(span.projected(functions[theta], root), order="F")
+            target = np.ravel(span.projected(functions[theta]), order="F")
             targets.append(target - W @ np.ravel(dense(span.coefficients.value), order="F"))
         for variable, expression in self.variables.items():
             if values.get(variable) is not None:
@@ -199,4 +225,15 @@ def _affine(value: Any, name: str, own: Sequence[cp.Variable]) -> cp.Expression:
     for v in value.variables():
         if not any(v is w for w in own):
             raise DataError(f"Expected {name} in variables of the reduced problem; got {v.name()}, which is none.")
+    if own and not value.variables():
+        raise DataError(f"Expected {name} in variables of the reduced problem; got a constant, {shown(value)}.")
+    for p in value.parameters():
+        require_known(p)
     return value
+
+
+def require_known(parameter: cp.Parameter) -> None:
+    """Raise ParameterError for a parameter without a finite value."""
+    value = parameter.value
+    if value is None or not np.isfinite(dense(value).astype(complex)).all():
+        raise ParameterError(f"Expected a finite value for the parameter {parameter.name()}; got {shown(value)}.")

@@ -1,7 +1,6 @@
-"""The optimum of a problem without θ: proven by a certificate, or estimated from the answers of several solvers.
+"""The optimum of a problem without θ, proven by a certificate.
 
-A status is never taken on trust. A value counts where the point meets the constraints, "infeasible" and "unbounded"
-where they are proven, or where two solvers claim them and none has a point.
+A status is never taken on trust: "infeasible" and "unbounded" count where they are proven.
 """
 
 from __future__ import annotations
@@ -11,21 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import cvxpy as cp
 
 from kernelopt.certificate import FULL, Certificate
 from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.equivalence import flat_directions, pointwise
-from kernelopt.equivalence.reduction_report import Enclosure, PointValue
+from kernelopt.equivalence.reduction_report import Enclosure
 from kernelopt.errors import DataError, DCPError, KernelOptError
 from kernelopt.problem import Problem
 from kernelopt.results.solution import Status
 from kernelopt.solvers import cvxpy_solvers
 
-SOLVERS = ("CLARABEL", "ECOS", "SCS", "OSQP")  # those whose tolerances `cvxpy_solvers` sets
-FEWEST = 2  # solvers that agree
 NOTHING = Enclosure(-inf, inf, "user_limit", False, "no bound")
 Values = Mapping[cp.Variable, Any]
 
@@ -62,8 +59,7 @@ def enclosed(reduced: cp.Problem, tol: float, allowed: float) -> tuple[Enclosure
     allowed : the gap that suffices
 
     Its certificate is that of the same problem as a `Problem` without θ. Where the gap stays open, as with free
-    coefficients of a singular Q, whose multipliers have to cancel exactly, it is that without flat directions. Where
-    that leaves a gap, too, several of cvxpy's solvers are compared.
+    coefficients of a singular Q, whose multipliers have to cancel exactly, it is that without flat directions.
     """
     if not reduced.is_dcp():
         raise DCPError(
@@ -71,25 +67,23 @@ def enclosed(reduced: cp.Problem, tol: float, allowed: float) -> tuple[Enclosure
             "not. Write αᵀQα as cp.quad_form(alpha, cp.psd_wrap(Q)), or as cp.sum_squares(B.T @ alpha) with Q = BBᵀ."
         )
     rest, set_back = flat_directions.without(reduced) or (reduced, None)
-    best, values, answers = NOTHING, None, list[_OfSolver]()
+    best, values = NOTHING, None
     # Where directions are left out, the problem with them is much harder to solve, and its bounds stay open.
     both = [True, False] if _size(rest) < _size(reduced) else [False, True]
     for is_rest in both if set_back is not None else [False]:
-        found, own, name = _certified(rest if is_rest else reduced, tol)
+        found, own = _certified(rest if is_rest else reduced, tol)
         if is_rest and set_back is not None:
             found = replace(found, source=f"{found.source}, α without flat directions of Q")
             set_back()
         own = None if own is None else _values(reduced)
-        if own is not None:
-            answers.append(_OfSolver(name, own, pointwise.at_present(reduced)))
         if found.is_known and not found.width >= best.width:
             best, values = found, own
+        values = values or own
         if best.width <= allowed:
             if not _is_contradicted(reduced, rest, set_back, best, allowed):
                 return best, values
-            best, values, answers = NOTHING, None, []
-    estimate, own = _estimated(reduced, rest, set_back, tol, answers)
-    return (estimate, own) if estimate.is_known and estimate.width < best.width else (best, values or own)
+            best, values = NOTHING, None
+    return best, values
 
 
 def _is_contradicted(
@@ -120,8 +114,8 @@ def _size(problem: cp.Problem) -> int:
     return sum(v.size for v in problem.variables())
 
 
-def _certified(problem: cp.Problem, tol: float) -> tuple[Enclosure, Values | None, str]:
-    """The enclosure by the problem's certificate, the values of an answer, and the solver's name."""
+def _certified(problem: cp.Problem, tol: float) -> tuple[Enclosure, Values | None]:
+    """The enclosure by the problem's certificate, and the values of an answer."""
     twin = Problem(problem.objective, problem.constraints)
     try:
         with _without_warnings():
@@ -129,10 +123,9 @@ def _certified(problem: cp.Problem, tol: float) -> tuple[Enclosure, Values | Non
     except DataError:
         raise
     except KernelOptError:
-        return NOTHING, None, ""
+        return NOTHING, None
     has_point = twin.value is not None and isfinite(twin.value)
-    stats = twin.solver_stats
-    return found, _values(problem) if has_point else None, "" if stats is None else stats.solver_name
+    return found, _values(problem) if has_point else None
 
 
 @contextmanager
@@ -143,55 +136,5 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-class _OfSolver(NamedTuple):
-    """A solver's answer, and the problem there."""
-
-    solver: str
-    values: Values
-    there: PointValue
-
-
 def _values(problem: cp.Problem) -> dict[cp.Variable, Any]:
     return {v: v.value for v in problem.variables()}
-
-
-def _estimated(
-    reduced: cp.Problem, rest: cp.Problem, set_back: Callable[[], None] | None, tol: float, known: list[_OfSolver]
-) -> tuple[Enclosure, Values | None]:
-    """The value of the most accurate answer, give or take twice its distance to the nearest one of another solver.
-
-    rest, set_back : the problem without flat directions, which solvers get, and the way back from their answers
-    """
-    answers, claims = list(known), []
-    for name in SOLVERS:
-        if name not in cp.installed_solvers():
-            continue
-        twin = cp.Problem(rest.objective, rest.constraints)
-        try:
-            with _without_warnings():
-                found = cvxpy_solvers.solve(twin, name, tol, {})
-        except KernelOptError:  # it does not take such cones
-            continue
-        if found.has_point:
-            if set_back is not None:
-                set_back()
-            answers.append(_OfSolver(name, _values(reduced), pointwise.at_present(reduced)))
-        else:
-            claims.append((name, found.status))
-    feasible = [a for a in answers if a.there.violation <= FEASIBLE and isfinite(a.there.value)]
-    if len({a.solver for a in feasible}) >= FEWEST:
-        best = min(feasible, key=lambda a: a.there.violation)
-        others = [a for a in feasible if a.solver != best.solver]
-        near = min(others, key=lambda a: abs(a.there.value - best.there.value))
-        value, error = best.there.value, 2 * abs(near.there.value - best.there.value)
-        source = f"estimated from {best.solver} and {near.solver}"
-        return Enclosure(value - error, value + error, "optimal", False, source), best.values
-    if feasible:
-        return NOTHING, feasible[0].values
-    worst = -inf if isinstance(reduced.objective, cp.Maximize) else inf
-    for status, value in ((Status.INFEASIBLE, worst), (Status.UNBOUNDED, -worst)):
-        names = [name for name, claim in claims if claim == status]
-        if len(names) >= FEWEST:
-            source = f"by the word of {' and '.join(names[:2])}"
-            return Enclosure(value, value, str(status), False, source), None
-    return NOTHING, None

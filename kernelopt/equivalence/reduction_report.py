@@ -24,8 +24,8 @@ class Enclosure:
     status : str
         "optimal", "infeasible", "unbounded", or another status of `problem.status` where the optimum is not known.
     is_proven : bool
-        Whether a certificate proves the bounds, or a Farkas vector or a ray the status; else they are estimated from
-        the answers of several solvers.
+        Whether a certificate proves the bounds, or a Farkas vector or a ray the status; else they are a solver's word,
+        rest on an assumption, or are not known.
     source : str
         What the bounds come from.
     """
@@ -83,16 +83,12 @@ class Counterexample:
         The functions there; empty where it is not known which functions the reduced variables mean.
     stated, reduced : PointValue or None
         Both objectives there; None where one is not known.
-    distance : float
-        For "lost": the distance from θ̂ to the span of the reduced problem's functions, relative to ‖θ̂‖, the largest of
-        all θ; NaN where it is not known.
     """
 
     kind: str
     functions: Mapping[Theta, Function] = field(default_factory=dict)
     stated: PointValue | None = None
     reduced: PointValue | None = None
-    distance: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False)

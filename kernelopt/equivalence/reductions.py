@@ -7,18 +7,17 @@ from math import nan
 from typing import Any
 
 import cvxpy as cp
-import numpy as np
 
 from kernelopt.driver import values
 from kernelopt.driver.options import factor_options
 from kernelopt.driver.statement import one_at_a_time
 from kernelopt.equivalence import findings, meanings
 from kernelopt.equivalence.reduction_report import ReductionReport
-from kernelopt.errors import DataError, ParameterError
+from kernelopt.errors import DataError
 from kernelopt.language.expressions import FeatureMatrix, Theta
 from kernelopt.language.nodes import ThetaLeaf
 from kernelopt.problem import Problem, require_problem
-from kernelopt.support.checks import require_flag, require_kind, shown
+from kernelopt.support.checks import require_flag, require_kind
 
 
 @one_at_a_time
@@ -33,8 +32,7 @@ def verify_reduction(
     """Whether a kernelized problem that was derived by hand is equivalent to the stated problem in θ.
 
     The stated problem, minimize f(Aθ, ‖θ‖, y), is solved with its certificate, an enclosure [l, u] of its optimum for
-    every θ. The reduced problem, minimize r(x) in any variables x, is solved with a certificate too, or where that
-    leaves a gap by several of cvxpy's solvers, whose answers count where they meet the constraints. Where x means the
+    every θ. The reduced problem, minimize r(x) in any variables x, is solved with a certificate too. Where x means the
     functions θ = Σⱼ αⱼ(x) κ(xⱼ, ·), both problems are also compared function by function:
 
         min over y of f(Aθ, ‖θ‖, y) = min of r over the x that mean θ,
@@ -76,8 +74,8 @@ def verify_reduction(
     DataTypeError
         For arguments that are no problems, and keys of `functions` that are no θ or variable of the stated problem.
     DataError
-        For problems of different senses, coefficients that are not affine in the reduced variables or have the wrong
-        shape, and a θ without an entry.
+        For problems of different senses, coefficients that are constant, not affine in the reduced variables or of the
+        wrong shape, and a θ without an entry.
     DCPError
         Where a problem is not convex by the DCP rules.
     ParameterError
@@ -93,9 +91,10 @@ def verify_reduction(
     another optimum: `is_equivalent` is False, and the finding tells the factor.
 
     Coefficients of a nearly singular Q have flat directions, which change nothing. Where no bound is proven with them,
-    one is proven without them, for the same problem up to rounding of its matrices. An optimum that is only estimated,
-    and one that is a mixed-integer solver's word, can decide, too (`report.reduced.is_proven`). Functions are compared
-    with arrays of M × M numbers for M coefficients.
+    one is proven without them, for the same problem up to rounding of its matrices. Optima that are not proven, as
+    those of mixed-integer solvers, decide nothing (`report.reduced.is_proven`). Functions are compared with arrays of
+    M × M numbers for M coefficients. Points at which no solver finds the best values of the other variables are left
+    out.
 
     Examples
     --------
@@ -144,8 +143,7 @@ def _require_reduced(stated: Problem, reduced: Any, dual: Any) -> None:
         got = f"{type(stated.objective).__name__} and {type(reduced.objective).__name__}"
         raise DataError(f"Expected a reduced problem of {expected}; got {got}. {remedy}")
     for p in reduced.parameters():
-        if p.value is None or not np.isfinite(np.asarray(p.value, dtype=float)).all():
-            raise ParameterError(f"Expected a finite value for the parameter {p.name()}; got {shown(p.value)}.")
+        meanings.require_known(p)
 
 
 def _matrices(stated: Problem) -> dict[Theta, list[FeatureMatrix]]:

@@ -151,7 +151,8 @@ def test_integers_by_the_word_of_a_solver(pair):
     w, root = cp.Variable(4), np.linalg.cholesky(Q[:4, :4])
     reduced = cp.Problem(cp.Minimize(cp.norm1(TARGETS[:4] - root @ w - cp.sum(z)) + cp.norm(w)))
     report = ko.verify_reduction(stated, reduced, {pair.theta: np.linalg.inv(root).T @ w})
-    assert report.is_equivalent is True and not report.stated.is_proven
+    assert report.is_equivalent is None and not report.stated.is_proven
+    assert "The optima agree" in report.findings[-1] and "is not proven" in report.findings[-1]
 
 
 # ---------------------------------------------------------------- mistakes
@@ -182,7 +183,11 @@ def test_what_the_reduced_problem_loses_has_its_value_there(pair):
 def test_half_of_the_penalty(pair):
     report = pair.check(cp.Minimize(pair.reduced_loss + LAM / 2 * pair.square))
     assert report.is_equivalent is False and report.counterexamples[0].kind == "invented"
-    assert "(0.5 times as much at all of them)" in report.findings[-1]
+    terms = [
+        counterexample.terms[1]
+        for counterexample in (report.counterexamples[-1].stated, report.counterexamples[-1].reduced)
+    ]
+    assert terms[1] == pytest.approx(terms[0] / 2) and "They differ in: stated 0.1·‖θ‖²" in report.findings[-1]
 
 
 @pytest.mark.later
@@ -199,7 +204,8 @@ def test_an_intercept_that_is_penalized(pair):
         cp.Minimize(cp.norm1(TARGETS - K @ pair.alpha) + LAM * cp.quad_form(pair.alpha, cp.psd_wrap(K)))
     )
     report = ko.verify_reduction(pair.stated, reduced, {pair.theta: pair.alpha, pair.b: cp.sum(pair.alpha)})
-    assert report.is_equivalent is False and report.counterexamples[0].distance > 0.01
+    assert report.is_equivalent is False and report.counterexamples[0].kind == "lost"
+    assert "At the coefficients nearest to θ̂" in report.findings[0]
 
 
 @pytest.mark.slow
@@ -250,8 +256,7 @@ def test_derivatives_need_their_own_coefficients():
     small = cp.sum_squares(y - K @ alpha) + LAM * cp.quad_form(alpha, cp.psd_wrap(K))
     report = ko.verify_reduction(stated, cp.Problem(cp.Minimize(small), [T @ alpha >= 0]), {theta: (x, alpha)})
     assert report.is_equivalent is False
-    assert report.counterexamples[0].kind == "lost" and report.counterexamples[0].distance > 0.05
-    assert "No coefficients give it" in report.findings[0]
+    assert report.counterexamples[0].kind == "lost"
     G = np.block([[K, T.T], [T, (1 - S) / sigma**2 * theta.kernel(z)]])
     c = cp.hstack([alpha, beta])
     values, V = np.linalg.eigh(G)
@@ -290,7 +295,7 @@ def test_an_answer_that_is_zero_but_for_rounding(pair):
     right = pair.check(cp.Minimize(pair.reduced_loss + 1e4 * cp.norm(root @ pair.alpha)), stated=stated)
     assert right.is_equivalent is True
     wrong = pair.check(cp.Minimize(pair.reduced_loss + 2e4 * cp.norm(root @ pair.alpha)), stated=stated)
-    assert wrong.is_equivalent is None and "2 times as much" in wrong.findings[0]
+    assert wrong.is_equivalent is None and "They differ in: stated 10000·‖θ‖" in wrong.findings[0]
 
 
 def svm(pair):
@@ -349,23 +354,6 @@ def test_the_rules_come_first(pair):
 # ---------------------------------------------------------------- the optimum of the reduced problem
 
 
-def test_estimates_need_two_solvers_with_feasible_points(monkeypatch):
-    """Where nothing is proven, the value of one solver alone is none."""
-    x = cp.Variable(3)
-    problem = cp.Problem(cp.Minimize(cp.sum_squares(x - 1)), [x >= 2])
-    nothing = reduced_optimum.NOTHING, None, ""
-    monkeypatch.setattr(reduced_optimum, "_certified", lambda *given: nothing)
-    monkeypatch.setattr(flat_directions, "without", lambda given: None)
-    found, values = reduced_optimum.enclosed(problem, 1e-7, 1e-6)
-    assert not found.is_proven and found.lower <= 3 <= found.upper and found.upper - found.lower < 1e-4
-    assert values[x] == pytest.approx(2)
-    monkeypatch.setattr(reduced_optimum, "SOLVERS", ("CLARABEL",))
-    assert not reduced_optimum.enclosed(problem, 1e-7, 1e-6)[0].is_known
-    monkeypatch.setattr(reduced_optimum, "SOLVERS", ("CLARABEL", "SCS"))
-    empty = cp.Problem(problem.objective, [x >= 2, x <= 1])
-    assert reduced_optimum.enclosed(empty, 1e-7, 1e-6)[0].status == "infeasible"
-
-
 @pytest.mark.parametrize("maximize", [False, True])
 def test_bounds_that_a_feasible_point_contradicts_are_none(monkeypatch, maximize):
     """As where an equation of rounding, 1e-16·x = 0, is met exactly by the one and to 1e-6 by the others."""
@@ -374,9 +362,9 @@ def test_bounds_that_a_feasible_point_contradicts_are_none(monkeypatch, maximize
     problem = cp.Problem(cp.Maximize(square) if maximize else cp.Minimize(square), [x >= 2])
     for shift, is_proven in ((0.0, True), (0.1, False)):
         bounds = reduced_optimum.Enclosure(sign * 3 + sign * shift, sign * 3 + sign * shift, "optimal", True, "proven")
-        monkeypatch.setattr(reduced_optimum, "_certified", lambda *given, bounds=bounds: (bounds, None, "CLARABEL"))
+        monkeypatch.setattr(reduced_optimum, "_certified", lambda *given, bounds=bounds: (bounds, None))
         found, _ = reduced_optimum.enclosed(problem, 1e-7, 1e-4)
-        assert found.is_proven is is_proven and found.lower == pytest.approx(sign * 3, abs=1e-4)
+        assert found.is_proven is found.is_known is is_proven
 
 
 def test_flat_directions():
@@ -410,8 +398,118 @@ def test_equations_of_rounding(pair):
 
 def test_random_points_keep_signs_and_integers():
     x, z = cp.Variable(4, nonneg=True), cp.Variable(3, boolean=True)
-    for point in pointwise.random_values([x, z], {x: np.ones(4)}, 1.0):
+    for point in pointwise.random_values([x, z], {x: np.ones(4)}, lambda step: 1.0, 1.0):
         assert point[x].min() >= 0 and set(np.unique(point[z])) <= {0.0, 1.0}
+
+
+# ---------------------------------------------------------------- what is certain
+
+
+@pytest.mark.later
+def test_bounds_that_are_open_decide_nothing():
+    """Solvers stop short of the optimum at a radius of 9e4 beside a tiny kernel: they agree, and are wrong."""
+    rng, x = np.random.default_rng(4), np.linspace(0, 4, 21)[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=21)
+    theta, b, a = ko.Theta(1e-4 * ko.kernels.Gaussian(sigma=5.0)), cp.Variable(), cp.Variable(21)
+    K = theta.kernel(x)
+    values, V = np.linalg.eigh(K)
+    root = V * np.sqrt(np.maximum(values, 0))
+    stated = ko.Problem(cp.Minimize(cp.norm2(y - theta(x) - b)), [theta(x) + b <= 0.6, ko.norm(theta) <= 9e4])
+    reduced = cp.Problem(cp.Minimize(cp.norm2(y - K @ a - b)), [K @ a + b <= 0.6, cp.norm(root.T @ a) <= 9e4])
+    report = ko.verify_reduction(stated, reduced, {theta: a})
+    assert report.is_equivalent is not False
+    assert report.reduced.lower <= report.stated.upper and "No coefficients" not in str(report)
+
+
+DOMAINS = {
+    "log": lambda u: -cp.sum(cp.log(u)),
+    "entropy": lambda u: -cp.sum(cp.entr(u)),
+    "square root": lambda u: -cp.sum(cp.sqrt(u)),
+    "inverse": lambda u: cp.sum(cp.inv_pos(u)),
+    "power": lambda u: cp.sum(cp.power(u, -2)),
+    "divergence": lambda u: cp.sum(cp.kl_div(u, 2.0)),
+    "fraction": lambda u: cp.quad_over_lin(u - TARGETS, cp.sum(u)),
+}
+
+
+@pytest.mark.later
+@pytest.mark.one_row
+@pytest.mark.parametrize("name", DOMAINS)
+def test_neither_problem_accepts_functions_outside_of_a_domain(pair, name):
+    loss = DOMAINS[name]
+    stated = ko.Problem(cp.Minimize(loss(pair.theta(X) + 3) + LAM * ko.sum_squares(pair.theta)))
+    assert pair.check(cp.Minimize(loss(Q @ pair.alpha + 3) + LAM * pair.square), stated=stated).is_equivalent is True
+
+
+def test_a_smaller_domain_is_another_constraint(pair):
+    small = 1e-12 * cp.inv_pos(cp.sum(Q @ pair.alpha) + 200)
+    report = pair.check(cp.Minimize(pair.reduced_loss + LAM * pair.square + small))
+    assert report.is_equivalent is None and "violates the reduced one" in report.findings[0]
+
+
+@pytest.mark.slow
+def test_a_bound_of_slacks_is_a_constraint(pair):
+    res, xi, e = cp.Variable(N), cp.Variable(N), TARGETS - Q @ pair.alpha - pair.b
+    stated = ko.Problem(
+        cp.Minimize(cp.norm1(res) + LAM * ko.sum_squares(pair.theta)), [res == TARGETS - pair.theta(X) - pair.b]
+    )
+    objective, slacks = cp.Minimize(cp.sum(xi) + LAM * pair.square), [xi >= e, xi >= -e]
+    assert pair.check(objective, slacks, stated).is_equivalent is True
+    for problem in (stated, pair.stated):
+        report = pair.check(objective, [*slacks, xi <= 9], problem)
+        assert report.is_equivalent is None and "violates the reduced one" in report.findings[0]
+
+
+@pytest.mark.parametrize("kernel", [ko.kernels.Polynomial(degree=2), 1e4 * ko.kernels.Linear()])
+def test_a_solver_that_fails_far_away_is_no_finding(kernel):
+    """Predictions as variables: f = Qα at far α are equations between large numbers."""
+    x = np.linspace(0, 4, 15)[:, None]
+    y, theta, a, f = np.sin(2 * x[:, 0]), ko.Theta(kernel), cp.Variable(15), cp.Variable(15)
+    K = kernel(x)
+    stated = ko.Problem(cp.Minimize(cp.norm1(y - theta(x)) + 0.3 * ko.sum_squares(theta)), [theta(x) <= 0.7])
+    objective = cp.Minimize(cp.norm1(y - f) + 0.3 * cp.quad_form(a, cp.psd_wrap(K)))
+    report = ko.verify_reduction(stated, cp.Problem(objective, [f == K @ a, f <= 0.7]), {theta: a})
+    assert report.is_equivalent is True and report.functions_tried > 5
+
+
+def test_points_that_are_not_known_are_not_compared(pair, monkeypatch):
+    """That CLARABEL calls a point infeasible is no proof."""
+    xi, e = cp.Variable(N), TARGETS - Q @ pair.alpha - pair.b
+    reduced = cp.Problem(cp.Minimize(cp.sum(xi) + LAM * pair.square), [xi >= e, xi >= -e])
+    monkeypatch.setattr(pointwise, "_is_infeasible", lambda problem: False)
+    found = pointwise.cvxpy_solvers.solve(cp.Problem(cp.Minimize(xi[0]), [xi >= 1, xi <= 0]), "CLARABEL", 1e-8, {})
+    monkeypatch.setattr(pointwise.cvxpy_solvers, "solve", lambda *given: found)
+    assert pointwise.reduced_at(reduced, {pair.alpha: np.ones(N), pair.b: 0.0}) is None
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-12])
+def test_steps_are_measured_in_predictions(scale):
+    """With a norm twice as large the answer is 0, too: functions other than 0 have to be large enough to tell."""
+    theta, a, weight = ko.Theta(scale * ko.kernels.Linear()), cp.Variable(N), 100 * np.sqrt(scale)
+    stated = ko.Problem(cp.Minimize(hinge_losses(theta(X)) + weight * ko.norm(theta)))
+    length = cp.norm(np.sqrt(scale) * X.T @ a)
+    reduced = cp.Problem(cp.Minimize(hinge_losses(theta.kernel(X) @ a) + 2 * weight * length))
+    assert ko.verify_reduction(stated, reduced, {theta: a}).is_equivalent is None
+
+
+def hinge_losses(predictions):
+    return cp.sum(cp.pos(1 - cp.multiply(LABELS, predictions)))
+
+
+def test_answers_are_called_the_same_only_beside_the_same_constraints(pair):
+    stated = ko.Problem(pair.stated.objective, [pair.theta(X) <= 1])
+    half = cp.Minimize(0.5 * (pair.reduced_loss + LAM * pair.square))
+    same = pair.check(half, [Q @ pair.alpha <= 1], stated)
+    other = pair.check(half, [Q @ pair.alpha <= 2], stated)
+    assert "0.5 × the stated one: the answers are the same." in " ".join(same.findings)
+    assert "0.5 × the stated one." in " ".join(other.findings)
+
+
+def test_infeasible_problems_are_not_equivalent_for_that_alone(pair):
+    stated = ko.Problem(pair.stated.objective, [pair.theta(X) <= -1, pair.theta(X) >= 1])
+    x = cp.Variable()
+    report = ko.verify_reduction(stated, cp.Problem(cp.Minimize(x), [x >= 1, x <= 0]))
+    assert report.is_equivalent is None and "That alone" in report.findings[0]
 
 
 # ---------------------------------------------------------------- users' objects, and wrong input
@@ -478,6 +576,16 @@ REFUSED = {
         ParameterError,
         lambda p: ko.verify_reduction(p.stated, cp.Problem(cp.Minimize(p.square + cp.Parameter(name="lam")))),
         "parameter lam",
+    ),
+    "parameter of the map": (
+        ParameterError,
+        lambda p: ko.verify_reduction(p.stated, p.right, {p.theta: cp.Parameter(name="scale") * p.alpha}),
+        "parameter scale",
+    ),
+    "a constant": (
+        DataError,
+        lambda p: ko.verify_reduction(p.stated, p.right, {p.theta: cp.Constant(np.ones(N))}),
+        "got a constant",
     ),
     "no mapping": (DataTypeError, lambda p: ko.verify_reduction(p.stated, p.right, p.alpha), "functions to be"),
     "foreign key": (
