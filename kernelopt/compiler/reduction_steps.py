@@ -5,8 +5,9 @@ Each step is a function of what a problem knows already. Nothing is solved or fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import isinf
 from typing import Any
@@ -35,17 +36,19 @@ from kernelopt.language.document import (
 )
 from kernelopt.language.everywhere import Everywhere
 from kernelopt.language.expressions import Theta
-from kernelopt.language.nodes import Prediction, ThetaNorm
+from kernelopt.language.nodes import EUCLIDEAN, Prediction, ThetaNorm
 from kernelopt.language.text import MATRICES, SUBSCRIPTS, TRANSPARENT, Notation
 from kernelopt.results.solution import Solution
 
 # Constraints and ways from norms that are listed, and sub-expressions of one matrix or norm.
 MOST, MOST_HOLDERS = 20, 4
-# Letters for what replaces A and θ, in order of preference: the first that the problem does not use itself.
-FACTORS, COORDINATES = "BGHMP", "wvxqz"
+# Letters of the derivation's own symbols, and those that stand for the ones that the problem uses itself.
+OWN = "ABCDFILMNQcfmptuwxyzακμν"
+OTHERS = ("GHPSTUVWXYZEJKOR", "vqrsghkdenabjlo", "ηζξρτφψωβγδεσλ")
+SUBSCRIPTED = re.compile("[0-9₀-₉]+$")
 VERBS = {1: "nondecreasing", -1: "nonincreasing", UNKNOWN: "not known to be monotone"}
 NEEDS_SOLVE = (
-    "`solve()` factors Q, solves the reduced problem and proves the bound. Until then, the derivation ends here."
+    "`solve()` factors it, solves the reduced problem and proves the bound. Until then, the derivation ends here."
 )
 NO_FACTOR = "An answer from a file or from another process has no factor and no multipliers. `solve()` finds the rest."
 
@@ -57,6 +60,7 @@ class Material:
     form : None where there is none, with the reason in `stopped`
     reduction, solution : None before a solve; changed : names of parameters that changed since
     kinds : "spectral", "integers", "nonconvex" where the problem is of that kind
+    letters : those that stand for symbols of the derivation whose own letter the problem uses
     """
 
     objective: Any
@@ -72,6 +76,7 @@ class Material:
     solution: Solution | None = None
     changed: tuple[str, ...] = ()
     kinds: frozenset[str] = frozenset()
+    letters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def statements(self) -> tuple[Any, ...]:
@@ -87,10 +92,37 @@ class Material:
         """The name of the only θ, or θ."""
         return self.named.theta(self.thetas[0]) if len(self.thetas) == 1 else "θ"
 
+    def math(self, template: str, **parts: Formula) -> Formula:
+        """A formula with the letters of this derivation."""
+        return math(renamed(template, self.letters), **parts)
+
+    @property
+    def has_squares(self) -> bool:
+        """Whether the square of each norm is a sum of squares: not of the spectral and the nuclear norm."""
+        return all(norm.kind in {EUCLIDEAN, "fro"} for norm in self.found.norms)
+
     @property
     def has_shift(self) -> bool:
         """Whether some norm is that of a difference to a fitted function f₀."""
         return any(norm.view.shift is not None for norm in self.found.norms)
+
+
+def with_letters(m: Material) -> Material:
+    """The material with a free letter for each symbol of the derivation that the problem uses itself."""
+    taken = {SUBSCRIPTED.sub("", m.named.leaf(leaf)) for leaf in (*m.parameters, *m.variables)}
+    taken |= {m.named.theta(theta) for theta in m.thetas}
+    letters = dict[str, str]()
+    for own in [letter for letter in OWN if letter in taken]:
+        others = OTHERS[0 if own.isupper() else 1 if own.isascii() else 2]
+        letters[own] = next((o for o in others if o not in taken and o not in letters.values()), own)
+    A = letters.get(MATRICES[0], MATRICES[0])
+    matrices = {key: A + name.removeprefix(MATRICES[0]) for key, name in m.named.matrices.items()}
+    return replace(m, named=replace(m.named, matrices=matrices), letters=letters)
+
+
+def renamed(template: str, letters: Mapping[str, str]) -> str:
+    """A template of `math` with other letters, outside of braces and words; f₀ is a name of its own."""
+    return re.sub(r"\{[^}]*\}|inf|tr\(|f₀|\w", lambda found: letters.get(found[0], found[0]), template)
 
 
 # ---------------------------------------------------------------- 1. the stated problem
@@ -101,8 +133,6 @@ def stated(m: Material) -> Iterator[Block]:
     values = [math("{p} = {v}", p=symbol(m.named.leaf(p)), v=_value(p)) for p in m.parameters if p.size == 1]
     if values:
         yield Paragraph(("Parameters: ", *_listed(values), "."))
-    if m.maximizes and "spectral" not in m.kinds:
-        yield paragraph("Below, the negative of the objective is minimized.")
 
 
 def _value(parameter: cp.Parameter) -> Formula:
@@ -135,18 +165,19 @@ def entering(m: Material) -> Iterator[Block]:
         yield _space(m, theta)
         yield Items(tuple(_matrices(m, theta, found)) + tuple(_norms(m, theta, found)))
     if len(m.thetas) > 1:
-        yield paragraph("The same letter beside another θ stands for the feature matrix of that θ.")
+        yield paragraph("The same letters beside another θ stand for the matrices of that θ.")
 
 
 def _space(m: Material, theta: Theta) -> Paragraph:
     link = None if m.form is None else _link(m.form, theta)
-    p = Formula("p", "p") if link is None or isinf(link.rows.features) else number(link.rows.features)
+    p = m.math("p") if link is None or isinf(link.rows.features) else number(link.rows.features)
     K = "" if theta.outputs is None else f"×{theta.outputs}"
     size = math(f"{{θ}} ∈ ℝ^⟨{{p}}{K}⟩", θ=theta_of(m, theta), p=p)
-    infinite = ", with p infinite," if link is not None and isinf(link.rows.features) else ""
-    kernel = f"{infinite} is a {'vector' if theta.outputs is None else 'matrix'} of the feature space of the kernel "
-    told = math("κ(x, z) = F(x)ᵀF(z)")
-    return paragraph(size, f"{kernel}`{theta.kernel!r}`, ", told, ". It enters in these places.")
+    of_p: Text = (", with the number ", p, " of features, finite or not,") if link is None else ()
+    of_p = (", with ", p, " infinite,") if link is not None and isinf(link.rows.features) else of_p
+    kernel = f" is a {'vector' if theta.outputs is None else 'matrix'} of the feature space of the kernel "
+    told = m.math("κ(x, z) = F(x)ᵀF(z)")
+    return paragraph(size, *of_p, f"{kernel}`{theta.kernel!r}`, ", told, ". It enters in these places.")
 
 
 def _matrices(m: Material, theta: Theta, found: list[uses.Occurrence]) -> Iterator[Text]:
@@ -253,7 +284,8 @@ def _ascent(m: Material, way: uses.Ascent) -> Text:
 
 def _decomposition(m: Material) -> Iterator[Block]:
     several = len(m.thetas) > 1
-    parts = {"θ": math("θₖ") if several else symbol(m.name), "A": math("Aₖ") if several else symbol("A")}
+    k = "ₖ" if several else ""
+    parts = {"θ": math("θₖ") if several else symbol(m.name), "A": m.math(f"A{k}")}
     yield paragraph(
         "(iii) Hence, if there is an optimum, some optimal ", parts["θ"], " combines the rows of ", parts["A"], "."
     )
@@ -262,9 +294,12 @@ def _decomposition(m: Material) -> Iterator[Block]:
     if _has_several_matrices(m) or m.has_shift:
         more = ", and has a row for each fitted function f₀ of a norm" if m.has_shift else ""
         yield paragraph(parts["A"], f" stacks all feature matrices{more}.")
-    lines = ["{θ} = {A}ᵀα + {θ}⊥,  {A}{θ}⊥ = 0", "{A}{θ} = {A}{A}ᵀα", "‖{θ}‖² = ‖{A}ᵀα‖² + ‖{θ}⊥‖² ≥ ‖{A}ᵀα‖²"]
-    lines += ["‖{θ} − f₀‖² = ‖{A}ᵀα − f₀‖² + ‖{θ}⊥‖²"] if m.has_shift else []
-    yield Display(tuple(("", math(line, **parts)) for line in lines))
+    own = f"{{A}}ᵀα{k}"
+    lines = [f"{{θ}} = {own} + {{θ}}⊥,  {{A}}{{θ}}⊥ = 0", f"{{A}}{{θ}} = {{A}}{own}"]
+    for shift in ("", " − f₀") if m.has_shift else ("",):
+        squares = f"‖{{θ}}{shift}‖² = ‖{own}{shift}‖² + ‖{{θ}}⊥‖² ≥ ‖{own}{shift}‖²"
+        lines.append(squares if m.has_squares else f"‖{{θ}}{shift}‖ ≥ ‖{own}{shift}‖")
+    yield Display(tuple(("", m.math(line, **parts)) for line in lines))
     told = "Without the part orthogonal to the rows, all predictions stay as they are, and no norm grows. "
     if any(theta.outputs is not None for theta in m.thetas):
         told += "For a matrix this holds for every orthogonally invariant norm. "
@@ -279,12 +314,17 @@ def _decomposition(m: Material) -> Iterator[Block]:
 def factored(m: Material) -> Iterator[Block]:
     form = m.form
     assert form is not None
-    yield paragraph("The entries of ", math("Q = AAᵀ"), " are kernel values, so that A itself is never formed.")
+    entries, A = m.math("Q = AAᵀ"), m.math("A")
+    yield paragraph("The entries of ", entries, " are kernel values, so that ", A, " itself is never formed.")
     yield Items(tuple(_rows(m, link) for link in form.predictions))
     if m.changed:
         yield paragraph(f"{', '.join(m.changed)} changed since the last solve. Solve again for the rest.")
     elif m.reduction is None:
-        yield paragraph(f"Q is not factored yet. {NEEDS_SOLVE}" if m.solution is None else NO_FACTOR)
+        yield (
+            paragraph(m.math("Q"), f" is not factored yet. {NEEDS_SOLVE}")
+            if m.solution is None
+            else paragraph(NO_FACTOR)
+        )
     else:
         for link in form.predictions:
             yield from _factor(m, link, m.reduction.factors[link.theta])
@@ -293,7 +333,13 @@ def factored(m: Material) -> Iterator[Block]:
 def _rows(m: Material, link: PredictionLink) -> Text:
     n, distinct = 0 if link.u is None else link.u.shape[0], explain.count(len(link.rows), "distinct row")
     kernel = f"kernel `{link.theta.kernel!r}`"
-    return ("For ", theta_of(m, link.theta), f": N = {explain.count(n, 'row')}, {distinct}, {kernel}.")
+    rows, fitted = m.math("N = {n}", n=number(n)), any(norm.view.shift is not None for norm in _norms_of(m, link.theta))
+    more = " with those of fitted functions" if fitted else ""
+    return ("For ", theta_of(m, link.theta), ": ", rows, f" {'row' if n == 1 else 'rows'}, {distinct}{more}, {kernel}.")
+
+
+def _norms_of(m: Material, theta: Theta) -> list[Any]:
+    return [norm for norm in m.found.norms if norm.view.theta is theta]
 
 
 def _factor(m: Material, link: PredictionLink, factor: Factor) -> Iterator[Block]:
@@ -301,30 +347,36 @@ def _factor(m: Material, link: PredictionLink, factor: Factor) -> Iterator[Block
     why = f" ({factor.why})" if factor.why else ""
     n, r = len(factor.B), factor.rank
     if factor.is_whole:
-        yield paragraph("For ", parts["θ"], f" no factor was computed{why}. The solver used Q itself, {n} × {n}.")
+        yield paragraph(
+            "For ", parts["θ"], f" no factor was computed{why}. The solver used ", m.math("Q"), f" itself, {n} × {n}."
+        )
         lines = ["{B} = Q^⟨1/2⟩", "{θ} = Aᵀc,  {w} = {B}c", "{B}{w} = Qc", "‖{w}‖² = cᵀQc"]
-        yield Display(tuple(("", math(line, **parts)) for line in lines))
-        yield paragraph("The solver works with c. The formulas below have ", parts["w"], ".")
+        yield Display(tuple(("", m.math(line, **parts)) for line in lines))
+        yield paragraph("The solver works with ", m.math("c"), ". The formulas below have ", parts["w"], ".")
         return
     yield Display((
-        ("", math(f"Q {'≈' if factor.is_restriction or factor.is_projected else '='} {{B}}{{B}}ᵀ", **parts)),
-        ("", math("{θ} = Cᵀ{w},  CCᵀ = I,  ACᵀ = {B}", **parts)),
+        ("", m.math(f"Q {'≈' if factor.is_restriction or factor.is_projected else '='} {{B}}{{B}}ᵀ", **parts)),
+        ("", m.math("{θ} = {C}ᵀ{w},  {C}{C}ᵀ = I,  A{C}ᵀ = {B}", **parts)),
     ))  # fmt: skip
     yield paragraph(
         "For ", parts["θ"], ", ", parts["B"], f" is {n} × {r}, of rank {r}, by {factor.method}{why}. Its residual is ",
-        math("tr(Q − {B}{B}ᵀ)/tr(Q) = {v}", v=number(f"{factor.residual:.1e}"), **parts), ".",
+        m.math("tr(Q − {B}{B}ᵀ)/tr(Q) = {v}", v=number(f"{factor.residual:.1e}"), **parts), ".",
     )  # fmt: skip
     if factor.is_projected:
-        change = math("‖Q − Q′‖/‖Q‖ = {v}", v=number(f"{factor.departure:.1e}"))
-        yield paragraph("Q is indefinite. A positive semidefinite Q′ is factored in its place, ", change, ".")
+        change, Q = m.math("‖Q − Q′‖/‖Q‖ = {v}", v=number(f"{factor.departure:.1e}")), m.math("Q")
+        yield paragraph(
+            Q, " is indefinite. A positive semidefinite ", m.math("Q′"), " is factored in its place, ", change, "."
+        )
     elif factor.is_restriction:
         yield paragraph(
-            "This restricts ", parts["θ"], f": the rank {r} is less than the numerical rank of Q, and only "
-            f"combinations of {r} directions are allowed. Their predictions and norms are exact. The gap includes what "
-            "this costs.",
+            "This restricts ", parts["θ"], f": the rank {r} is less than the numerical rank of ", m.math("Q"),
+            f", and only combinations of {r} directions are allowed. Their predictions and norms are exact. The gap "
+            "includes what this costs.",
         )  # fmt: skip
     else:
-        yield paragraph("The residual is rounding: the rank is the numerical rank of Q, and nothing is lost.")
+        yield paragraph(
+            "The residual is rounding: the rank is the numerical rank of ", m.math("Q"), ", and nothing is lost."
+        )
 
 
 # ---------------------------------------------------------------- 5. the reduced problem
@@ -336,8 +388,8 @@ def reduced(m: Material) -> Iterator[Block]:
     for theta in m.thetas:
         parts = _symbols(m, theta)
         yield Display((
-            ("", math("A{θ} = ACᵀ{w} = {B}{w}", **parts)),
-            ("", math("‖{θ}‖² = {w}ᵀCCᵀ{w} = ‖{w}‖²", **parts)),
+            ("", m.math("A{θ} = A{C}ᵀ{w} = {B}{w}", **parts)),
+            ("", m.math("‖{θ}‖² = {w}ᵀ{C}{C}ᵀ{w} = ‖{w}‖²" if m.has_squares else "‖{θ}‖ = ‖{C}ᵀ{w}‖ = ‖{w}‖", **parts)),
         ))  # fmt: skip
     yield paragraph("With these in place of predictions and norms, the problem is")
     yield from _problem(m, _reduced_notation(m))
@@ -356,28 +408,30 @@ def reduced(m: Material) -> Iterator[Block]:
 
 
 def _reduced_notation(m: Material) -> Notation:
-    """The notation in which predictions are Bw and norms ‖w‖."""
-    taken = _taken(m)
-    w, B = _fresh(COORDINATES, taken), _fresh(FACTORS, taken)
+    """The notation in which predictions are Bw and norms ‖w‖; with several θs Bₖwₖ.
+
+    The rows of B that belong to one of several feature matrices of a θ have its number as a further index.
+    """
+    w, B, A = (m.letters.get(letter, letter) for letter in ("w", "B", "A"))
+    indices = _indices(m)
+    matrices = dict[tuple[Theta, object], str]()
+    for (theta, key), name in m.named.matrices.items():
+        marks = name.removeprefix(A)
+        primes = marks.rstrip("₀₁₂₃₄₅₆₇₈₉")
+        matrices[theta, key] = B + primes + indices[theta] + marks.removeprefix(primes)
+    return Notation({theta: w + index for theta, index in indices.items()}, matrices, m.named.leaves)
+
+
+def _indices(m: Material) -> dict[Theta, str]:
+    """A subscript for each of several θs."""
     several = len(m.thetas) > 1
-    names = {theta: w + (str(k).translate(SUBSCRIPTS) if several else "") for k, theta in enumerate(m.thetas, start=1)}
-    matrices = {key: B + name.removeprefix(MATRICES[0]) for key, name in m.named.matrices.items()}
-    return Notation(names, matrices, m.named.leaves)
-
-
-def _taken(m: Material) -> set[str]:
-    """The names that the problem uses."""
-    return {m.named.leaf(leaf) for leaf in (*m.parameters, *m.variables)} | {m.named.theta(theta) for theta in m.thetas}
-
-
-def _fresh(letters: str, taken: set[str]) -> str:
-    return next((letter for letter in letters if letter not in taken), letters[0])
+    return {theta: str(k).translate(SUBSCRIPTS) if several else "" for k, theta in enumerate(m.thetas, start=1)}
 
 
 def _symbols(m: Material, theta: Theta) -> dict[str, Formula]:
-    """The names of a θ, of its factor and of its coordinates."""
-    factor = _fresh(FACTORS, _taken(m))
-    return {"θ": theta_of(m, theta), "B": symbol(factor), "w": symbol(_reduced_notation(m).theta(theta))}
+    """The names of a θ, of its factor B, its coordinates w, and the C with θ = Cᵀw."""
+    own = {letter: symbol(m.letters.get(letter, letter) + _indices(m)[theta]) for letter in "BCw"}
+    return {"θ": theta_of(m, theta), **own}
 
 
 # ---------------------------------------------------------------- names

@@ -40,6 +40,7 @@ from kernelopt.support.checks import require_kind
 
 TITLE = "Derivation of the reduced problem and of its bound"
 SUPPORT = 1e-8  # relative to the largest multiplier: smaller ones are not counted
+DUAL = Formula(r"\text{dual}", "dual")
 WRITERS = {".md": "markdown", ".tex": "latex", ".html": "html"}
 PROOFS = {
     Status.INFEASIBLE: "A Farkas vector proves that no point meets the constraints, for the whole kernel matrix.",
@@ -124,13 +125,14 @@ class ProblemDerivation:
 
 def derived(m: Material) -> ProblemDerivation:
     """The derivation as far as the problem has got."""
+    m = steps.with_letters(m)
     parts = [
         ("The stated problem", steps.stated),
         (f"Where {m.name} enters", steps.entering),
         ("The conditions of the representer theorem", steps.conditions),
     ]
     if m.form is not None:
-        parts.append(("The factor of Q = AAᵀ", steps.factored))
+        parts.append((f"The factor of {steps.renamed('Q = AAᵀ', m.letters)}", steps.factored))
     if m.form is not None and m.reduction is not None and not m.changed:
         parts.append(("The reduced problem", steps.reduced))
         parts += [] if m.solution is None else [("The dual point", _dual), ("The bound", _bound)]
@@ -153,9 +155,10 @@ def _dual(m: Material) -> Iterator[Block]:
     if evidence is not None and evidence.multipliers:
         yield Items(tuple(_dual_numbers(m, evidence)))
         if evidence.confined:
-            yield paragraph("They belong to the problem in the span of the factor, with BBᵀ in place of Q.")
+            BBt, Q = m.math("BBᵀ"), m.math("Q")
+            yield paragraph("They belong to the problem in the span of the factor, with ", BBt, " in place of ", Q, ".")
         elif certificate is not None and certificate.scope == ESTIMATE:
-            yield paragraph("νᵀQν was estimated from a sample of the kernel matrix.")
+            yield paragraph(m.math("νᵀQν"), " was estimated from a sample of the kernel matrix.")
     elif any(isinstance(c, Everywhere) for c in m.constraints):
         yield paragraph(
             "The bound is that of the problem at finitely many points of the box. Its multipliers are not kept."
@@ -170,7 +173,7 @@ def _without_dual(m: Material, solution: Solution) -> str | None:
         return (
             "The problem has the spectral form: a norm of linear functions of predictions is maximized, the norm of "
             "θ is bounded. It is not convex, and has no multipliers. The optimum follows from the largest eigenvalue "
-            "of a matrix that is made of Q. The residual of an eigenvector encloses it."
+            "of a matrix that is made of kernel values. The residual of an eigenvector encloses it."
         )
     if "nonconvex" in m.kinds:
         return "A loss is declared nonconvex. There is no dual point."
@@ -208,7 +211,7 @@ def _terms(m: Material, k: str) -> NormTerms:
         return NormTerms(
             both, norms, over, f" − {total}μ{k}t{k}", condition, "By the inequality of Cauchy and Schwarz, the"
         )
-    norms, condition = " + Σ μⱼ(‖{θ}Mⱼ − fⱼ‖ − tⱼ)", f"A{k}ᵀν{k} = Σ mⱼMⱼᵀ,  ‖mⱼ‖_* ≤ μⱼ"
+    norms, condition = " + Σ μⱼ(‖{θ}Mⱼ − fⱼ‖ − tⱼ)", f"A{k}ᵀν{k} = Σ mⱼMⱼᵀ,  ‖mⱼ‖_⟨{{dual}}⟩ ≤ μⱼ"
     shift = " − Σ ‹mⱼ, fⱼ›" if m.has_shift else ""
     return NormTerms(
         both, norms, over, f" − Σ μⱼtⱼ{shift}", condition, "In dual norms, summed over the norms of one θ, the"
@@ -218,22 +221,29 @@ def _terms(m: Material, k: str) -> NormTerms:
 def _lagrangian(m: Material) -> Iterator[Block]:
     """The Lagrangian, and the condition under which θ leaves it."""
     k = "ₖ" if len(m.thetas) > 1 else ""
-    terms, total, parts = _terms(m, k), "Σ " if k else "", {"θ": math("θₖ") if k else symbol(m.name)}
-    (of_f, of_dual), links = terms.arguments, math(f"u{k} = A{k}{{θ}}", **parts)
-    told = ", bounds t of norms, and multipliers ν and μ ≥ 0," if terms.norms else " and multipliers ν"
-    yield paragraph("With links ", links, f"{told} the Lagrangian is")
-    yield _formula(f"L = f(u, {of_f}y) + {total}ν{k}ᵀ(u{k} − A{k}{{θ}}){terms.norms}", **parts)
-    yield paragraph(f"f is the objective, {'negated, ' * m.maximizes}with its constraints. y are the other variables.")
+    terms, total = _terms(m, k), "Σ " if k else ""
+    parts = {"θ": math("θₖ") if k else symbol(m.name), "dual": DUAL}
+    (of_f, of_dual), links = terms.arguments, m.math(f"u{k} = A{k}{{θ}}", **parts)
+    nu, mu = m.math("ν"), m.math("μ ≥ 0")
+    told: Text = (", bounds ", m.math("t"), " of norms, and multipliers ", nu, " and ", mu, ",")
+    yield paragraph("With links ", links, *(told if terms.norms else (" and multipliers ", nu)), " the Lagrangian is")
+    yield _formula(m, f"L = f(u, {of_f}y) + {total}ν{k}ᵀ(u{k} − A{k}{{θ}}){terms.norms}", **parts)
+    objective = f" is the objective, {'negated, ' * m.maximizes}with its constraints. "
+    yield paragraph(m.math("f"), objective, m.math("y"), " are the other variables.")
     yield paragraph(f"{terms.why} infimum over ", parts["θ"], " is finite iff")
-    yield _formula(terms.condition)
+    yield _formula(m, terms.condition, **parts)
     if "Mⱼ" in terms.norms:
-        yield paragraph("Mⱼ is the identity in norms of θ itself, and fⱼ is 0 in norms without a fitted function.")
+        yield paragraph(
+            m.math("‖mⱼ‖_⟨{dual}⟩", dual=DUAL), " is the dual norm, the largest inner product of ", m.math("mⱼ"),
+            " with an element of norm 1. ", m.math("Mⱼ"), " is the identity in norms of ", parts["θ"], " itself, and ",
+            m.math("fⱼ"), " is 0 in norms without a fitted function.",
+        )  # fmt: skip
     yield paragraph("Then ", parts["θ"], " leaves the Lagrangian, and what remains is the dual function")
-    yield _formula(f"D(ν{of_dual}) = inf_⟨{terms.over}⟩ f(u, {of_f}y) + {total}ν{k}ᵀu{k}{terms.dual}")
+    yield _formula(m, f"D(ν{of_dual}) = inf_⟨{terms.over}⟩ f(u, {of_f}y) + {total}ν{k}ᵀu{k}{terms.dual}")
 
 
-def _formula(template: str, **parts: Formula) -> Display:
-    return Display((("", math(template, **parts)),))
+def _formula(m: Material, template: str, **parts: Formula) -> Display:
+    return Display((("", m.math(template, **parts)),))
 
 
 def _dual_numbers(m: Material, evidence: Lower) -> Iterator[Text]:
@@ -247,18 +257,18 @@ def _dual_numbers(m: Material, evidence: Lower) -> Iterator[Text]:
         parts = evidence.multipliers[k]
         support = np.count_nonzero(np.abs(nu) > SUPPORT * np.abs(nu).max(initial=0.0))
         told = f", {support} of {size} entries exceed {SUPPORT:g} of the largest"
-        told += "" if parts.norms else "; no norm has a cost, and Aᵀν = 0"
-        length = math("‖ν‖ = {v}", v=number(f"{np.linalg.norm(nu):.8g}"))
-        yield ("For ", theta_of(m, link.theta), ": ", length, told, ".")
+        length = m.math("‖ν‖ = {v}", v=number(f"{np.linalg.norm(nu):.8g}"))
+        free: Text = () if parts.norms else ("; no norm has a cost, and ", m.math("Aᵀν = 0"))
+        yield ("For ", theta_of(m, link.theta), ": ", length, told, *free, ".")
         if not parts.norms:
             continue
         lengths = lengths_of(parts, evidence.grams[k])
         for j, found, mu in zip(parts.norms, lengths, evidence.mu[k], strict=True):
             norm = form.norms[j]
-            name = "√⟨νᵀQν⟩" if len(parts.norms) == 1 and norm.is_plain else "‖m‖_*"
+            name = "√⟨νᵀQν⟩" if len(parts.norms) == 1 and norm.is_plain else "‖m‖_⟨{dual}⟩"
             told_norm = expression(ThetaNorm(norm.view.theta._leaf, norm.view, norm.kind), m.named)
-            numbers = {"a": number(f"{float(found):.8g}"), "b": number(f"{float(mu):.8g}")}
-            yield ("For ", told_norm, ": ", math(f"{name} = {{a}} ≤ μ = {{b}}", **numbers), ".")
+            numbers = {"dual": DUAL, "a": number(f"{float(found):.8g}"), "b": number(f"{float(mu):.8g}")}
+            yield ("For ", told_norm, ": ", m.math(f"{name} = {{a}} ≤ μ = {{b}}", **numbers), ".")
 
 
 # ---------------------------------------------------------------- 7. the bound
@@ -315,7 +325,7 @@ def _weak_duality(m: Material, certificate: Certificate, by_word: bool) -> Itera
     yield paragraph("Weak duality encloses the optimum, for all multipliers that meet the condition of the dual point:")
     words = {word: Formula(rf"\text{{{word}}}", word) for word in ("answer", "optimum")}
     chain = f"f({{answer}}) ≤ {{optimum}} ≤ −{D}" if m.maximizes else f"{D} ≤ {{optimum}} ≤ f({{answer}})"
-    yield _formula(chain, **words)
+    yield _formula(m, chain, **words)
 
 
 def _scope(certificate: Certificate) -> str:

@@ -18,7 +18,7 @@ from kernelopt.language.text import LIMIT, Notation, describe
 
 # What formulas of `math` contain beside names: as LaTeX, and in the line of Unicode where that differs.
 COMMANDS = {
-    "√⟨": r"\sqrt{", "_⟨": "_{", "^⟨": "^{", "⟩": "}", "‹": r"\langle ", "›": r"\rangle ", "_*": "_*", "inf": r"\inf ",
+    "√⟨": r"\sqrt{", "_⟨": "_{", "^⟨": "^{", "⟩": "}", "‹": r"\langle ", "›": r"\rangle ", "inf": r"\inf ",
     "tr(": r"\operatorname{tr}(", ",  ": r",\quad ", "ᵀ": r"^\top ", "²": "^{2}", "⊥": r"_\perp ", "ⱼ": "_{j}",
     "ₖ": "_{k}", "≤": r"\leq ", "≥": r"\geq ", "∈": r"\in ", "∞": r"\infty ", "≈": r"\approx ", "Σ": r"\sum ",
     "ℝ": r"\mathbf{R}",
@@ -37,7 +37,7 @@ IN_LATEX = {
 }  # fmt: skip
 IN_MARKDOWN = re.compile(r"([\\*_$<])")
 # MathJax knows \lt, which HTML needs in place of <; LaTeX does not.
-ONLY_MATHJAX = {r"\lt ": "< ", r"\gt ": "> "}
+ONLY_MATHJAX, ITS_CHARACTERS = re.compile(r"\\(lt|gt)(?![a-zA-Z]) ?"), {"lt": "< ", "gt": "> "}
 STYLE = (
     "body{max-width:52em;margin:2em auto;padding:0 1em;font-family:sans-serif;line-height:1.5}"
     "pre{overflow-x:auto;padding:.6em 1em;border-left:3px solid}code,pre{font-family:monospace}"
@@ -149,9 +149,9 @@ def _in_latex(text: str) -> str:
 
 def as_markdown(title: str, sections: Iterable[Section]) -> str:
     """Markdown with LaTeX between dollar signs, as notebooks and pandoc read it."""
-    found = [f"# {title}"]
+    found = [f"# {_plain_markdown(title)}"]
     for section in sections:
-        found += [f"## {section.title}", *(_markdown_block(block) for block in section.blocks)]
+        found += [f"## {_plain_markdown(section.title)}", *(_markdown_block(block) for block in section.blocks)]
     return "\n\n".join(found) + "\n"
 
 
@@ -164,7 +164,11 @@ def _markdown_block(block: Block) -> str:
 
 
 def _markdown(text: Text) -> str:
-    return _joined(text, lambda f: f"${f.latex}$", lambda s: IN_MARKDOWN.sub(r"\\\1", s), lambda s: f"`{s}`")
+    return _joined(text, lambda f: f"${f.latex}$", _plain_markdown, lambda s: f"`{s}`")
+
+
+def _plain_markdown(text: str) -> str:
+    return IN_MARKDOWN.sub(r"\\\1", text)
 
 
 # ------------------------------------------------------------ LaTeX
@@ -192,9 +196,7 @@ def _latex(text: Text) -> str:
 
 
 def _own(formula: str) -> str:
-    for command, character in ONLY_MATHJAX.items():
-        formula = formula.replace(command, character)
-    return formula
+    return ONLY_MATHJAX.sub(lambda found: ITS_CHARACTERS[found[1]], formula)
 
 
 def _escaped(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 import cvxpy as cp
@@ -194,7 +195,7 @@ def test_the_expression_around_a_prediction_is_the_smallest_that_is_not_affine()
 def test_maximizing_turns_the_bound_round():
     found = sections(solved(concave))
     assert r"f(\text{answer}) \leq \text{optimum} \leq -D(\nu, \mu)" in found["The bound"]
-    assert "negated" in found["The dual point"] and "Below, the negative" in found[TITLES[0]]
+    assert "the objective, negated," in found["The dual point"] and "negative" not in found[TITLES[0]]
     assert "Where g enters" in found and r"\text{maximize}\quad" in found["The reduced problem"]
     assert r"D(\nu, \mu) \leq \text{optimum} \leq f(\text{answer})" in sections(solved(robust))["The bound"]
 
@@ -203,8 +204,9 @@ def test_several_thetas_have_their_names():
     found = sections(solved(mixed))
     assert r"\in \mathbf{R}^{1 \times 2}$" in found[TITLES[1]] and "30 rows, 2 outputs" in found[TITLES[1]]
     assert "$A_{2}f$: predictions, values of the function, 4 rows" in found[TITLES[1]]
-    # w is a name of the problem, so that the coordinates have another one
-    assert r"B_{1}v_{1} - w" in found["The reduced problem"] and r"B_{2}v_{1} \geq -1" in found["The reduced problem"]
+    # f and w are names of the problem, so that the objective and the coordinates have others
+    assert r"B_{11}q_{1} - w" in found["The reduced problem"] and r"B_{12}q_{1} \geq -1" in found["The reduced problem"]
+    assert r"- B_{2}q_{2}" in found["The reduced problem"] and r"L = v(u, t, y)" in found["The dual point"]
     problem = solved(mixed)
     (f, own), (g, other) = ((theta, theta._duals.values()) for theta in problem.thetas())
     for theta, nu in ((f, np.concatenate(list(own))), (g, np.concatenate(list(other)))):
@@ -213,8 +215,61 @@ def test_several_thetas_have_their_names():
             sections(problem)["The dual point"],
         )
         assert float(told) == pytest.approx(np.linalg.norm(nu), rel=1e-5)
-    assert "A·coefs = ACᵀv₂ = Bv₂" in solved(mixed).derivation().html
+    assert "A·coefs = AC₂ᵀq₂ = B₂q₂" in solved(mixed).derivation().html
     assert r"\theta_{k}$ is each of $\theta _{1}$, $\theta _{2}$, $\theta _{3}$" in sections(several())[TITLES[2]]
+
+
+def text_of(build):
+    """All words and formulas, in lines of Unicode."""
+    return unescape(re.sub("<[^>]*>", "", solved(build).derivation().html))
+
+
+def test_coefficients_and_factors_of_several_thetas_have_an_index():
+    told = text_of(several)
+    assert "θₖ = Aₖᵀαₖ + θₖ⊥" in told and "(B₁·w₁ + B₂·w₂ + B₃·w₃)" in told
+    assert "θ₂ = C₂ᵀw₂,  C₂C₂ᵀ = I,  AC₂ᵀ = B₂" in told and "For θ₃, B₃ is 30 × " in told
+
+
+def clashing():
+    """A support vector machine whose names are those of a derivation."""
+    theta, C = ko.Theta(Gaussian(sigma=1.0), name="A"), cp.Parameter(pos=True, value=2.0, name="C")
+    u, t, alpha = cp.Variable(name="u"), cp.Variable(name="t"), cp.Variable(30, name="α")
+    losses = cp.sum(ko.losses.hinge(np.sign(y), theta(X) + u)) + cp.sum_squares(alpha - 1) + cp.square(t)
+    return ko.Problem(cp.Minimize(C * losses + ko.sum_squares(theta)), [alpha >= 0])
+
+
+def test_names_of_the_problem_are_no_symbols_of_the_derivation():
+    told = text_of(clashing)
+    assert "minimize    C·(Σ max(0, 1 − [30 data]·(G·A + u))" in told
+    assert "A = Gᵀη + A⊥,  GA⊥ = 0" in told and "4. The factor of Q = GGᵀ" in told
+    assert "A = Hᵀw,  HHᵀ = I,  GHᵀ = B" in told and "links q = GA, bounds v of norms" in told
+    assert "L = f(q, v, y) + νᵀ(q − GA) + μ(‖A‖ − v)" in told and "D(ν, μ) = inf_(q, v ≥ 0, y) f(q, v, y)" in told
+
+
+def test_names_without_a_clash_keep_the_usual_symbols():
+    told = text_of(robust)
+    assert "θ = Cᵀw,  CCᵀ = I,  ACᵀ = B" in told and "L = f(u, t, y) + νᵀ(u − Aθ) + μ(‖θ‖ − t)" in told
+
+
+def test_dual_norms_are_defined():
+    told = text_of(mixed)
+    assert "Aₖᵀνₖ = Σ mⱼMⱼᵀ,  ‖mⱼ‖_(dual) ≤ μⱼ" in told and "For ‖coefs‖_2: ‖m‖_(dual) = " in told
+    assert "‖mⱼ‖_(dual) is the dual norm, the largest inner product of mⱼ with an element of norm 1." in told
+
+
+def test_rows_of_fitted_functions_are_counted_apart():
+    assert "$N = 30$ rows, 31 distinct rows with those of fitted functions" in sections(solved(shifted))[TITLES[3]]
+    assert "$N = 30$ rows, 30 distinct rows, kernel" in sections(solved(robust))[TITLES[3]]
+
+
+def test_squares_of_norms_add_for_frobenius_norms_only():
+    for kind, told in (("nuc", False), (2, False), ("fro", True)):
+        theta = ko.Theta(Linear(), outputs=2)
+        problem = ko.Problem(cp.Minimize(cp.sum_squares(np.c_[y, -y] - theta(X)) + ko.norm(theta, kind)))
+        problem.solve()
+        html = problem.derivation().html
+        assert ("‖θ‖² = ‖Aᵀα‖² + ‖θ⊥‖²" in html) is told and ("‖θ‖ ≥ ‖Aᵀα‖" in html) is not told
+        assert ("‖θ‖² = wᵀCCᵀw = ‖w‖²" in html) is told
 
 
 @pytest.mark.parametrize(
@@ -292,7 +347,7 @@ def test_what_is_special_is_told(build, section, told):
 def test_restricted_and_whole_factors_are_told():
     assert "This restricts" in sections(solved(robust, max_rank=4))[TITLES[3]]
     points = np.linspace(0, 60, 400)[:, None]
-    for factorization, told in (("cholesky", "nothing is lost"), (None, "The solver used Q itself, 400 × 400")):
+    for factorization, told in (("cholesky", "nothing is lost"), (None, "The solver used $Q$ itself, 400 × 400")):
         rough = ko.Theta(Gaussian(sigma=0.01))
         problem = ko.Problem(cp.Minimize(cp.sum_squares(np.sin(points[:, 0]) - rough(points)) + ko.sum_squares(rough)))
         problem.solve(factorization=factorization)
@@ -303,7 +358,8 @@ def test_restricted_and_whole_factors_are_told():
 def test_bounds_that_are_not_for_every_theta_say_so():
     found = sections(solved(free, max_rank=2))
     assert (
-        "with BBᵀ in place of Q" in found["The dual point"] and "in the span of the factor only" in found["The bound"]
+        r"with $BB^\top$ in place of $Q$" in found["The dual point"]
+        and "in the span of the factor only" in found["The bound"]
     )
     found = sections(solved(robust, certify="estimate"))
     assert "estimated from a sample" in found["The dual point"] and "not a bound" in found["The bound"]
@@ -390,7 +446,7 @@ def test_latex_and_html_are_well_formed(build):
     commands = set(re.findall(r"\\([a-zA-Z]+)", text))
     assert commands <= KNOWN, commands - KNOWN
     assert text.isascii() and text.startswith(r"\section*{")
-    assert not re.search(r"[_^](\{[^{}]*\}|\w|\\[a-z]+) ?_(?!\*)", bare)  # two indices of one symbol
+    assert not re.search(r"[_^](\{[^{}]*\}|\w|\\[a-z]+) ?_", bare)  # two indices of one symbol
     page = _Tags()
     page.feed(derivation.html)
     assert page.open == [] and "\\" not in page.text and "http" not in derivation.html
@@ -403,6 +459,21 @@ def test_names_with_a_meaning_in_latex_are_escaped():
     derivation = problem.derivation()
     assert r"\mathrm{f\_a}" in derivation.latex and r"50\%\_\{x\}" in derivation.latex
     assert "‖f_a‖²" in derivation.html
+
+
+def test_names_with_a_meaning_in_markdown_or_html_are_escaped_in_titles():
+    theta, x = ko.Theta(Linear(), name="*a*<b>"), cp.Variable(name="x>")
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - x) + ko.sum_squares(theta)), [x <= 1])
+    problem.solve()
+    derivation = problem.derivation()
+    assert r"## 2. Where \*a\*\<b> enters" in derivation.markdown and "&lt;b&gt; enters</h2>" in derivation.html
+    assert r"\gt" not in derivation.latex and r"\lt" not in derivation.latex
+
+
+def test_the_number_of_features_is_told_where_the_theorem_fails():
+    theta = ko.Theta(Gaussian(sigma=1.0))
+    found = sections(ko.Problem(cp.Minimize(cp.norm1(theta(X)) - ko.norm(theta))))
+    assert "with the number $p$ of features, finite or not," in found[TITLES[1]]
 
 
 def test_save_by_suffix(tmp_path):
