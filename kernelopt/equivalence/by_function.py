@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.equivalence import pointwise
-from kernelopt.equivalence.counterexamples import BothAnswers
+from kernelopt.equivalence.counterexamples import CLEARLY, BothAnswers
 from kernelopt.equivalence.meanings import Meaning
 from kernelopt.equivalence.pointwise import BEYOND, place
 from kernelopt.equivalence.reduction_report import PointValue, numbers, plural
@@ -25,7 +25,6 @@ LEAST = 1e-3  # of the median size of the terms at all functions
 SMALL = 1e-3  # of the size of the data: answers up to that count as 0 in random steps
 FAR, BISECTIONS = 2, 30  # the far functions, and steps towards them from the reduced answer
 FEWEST = 3  # functions that show an affine relation between two objectives
-CLEARLY = 0.1  # of a violation: one that counts as none beside it
 ROUNDED = 1e-8  # of the sum of all terms: a term up to that is printed as 0
 TINY = 1e-12  # terms up to that are 0
 

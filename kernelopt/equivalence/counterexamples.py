@@ -22,6 +22,7 @@ from kernelopt.language.functions import Function
 from kernelopt.problem import Problem
 
 ATTAINED = 10.0  # of tol: what the value of the reduced answer's function may miss, since an answer is one to its gap
+CLEARLY = 0.1  # of a violation: one that counts as none beside it
 CLEAR = 1e-3  # of the unit: a value that misses the optimum by more is another one; in between nothing is decided
 
 
@@ -98,6 +99,8 @@ def at_answer(
     if own is None or there.violation > FEASIBLE:
         return None, [], []
     example = Counterexample("invented", functions, own, there)
+    if own.violation > BEYOND and there.amount > CLEARLY * own.amount:  # small beside coefficients that cancel only
+        return None, [], []
     if own.violation > BEYOND:
         what = f"violates `{own.broken}` by {own.amount:.3g}" if own.broken else "is not feasible"
         return False, [f"The function of the reduced answer {what} in the stated problem."], [example]

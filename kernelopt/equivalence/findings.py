@@ -113,7 +113,7 @@ def _agreement(  # noqa: PLR0917
     if not s.is_proven or not r.is_proven:
         of, source = ("stated", s.source) if not s.is_proven else ("reduced", r.source)
         agree = f"agree to {tol:.0e} of {found.of}" if same else "differ"
-        return [f"The optima {agree}, but the {of} one is not proven ({source})."]
+        return [f"The optima {agree}, but the {of} one is not certain: {source}."]
     if same is False:
         return []
     if s.lower == s.upper and not isfinite(s.lower):

@@ -133,7 +133,7 @@ def _point_value(
     amounts = [float(residual(c).max(initial=0.0)) for c in constraints]
     if not amounts or max(amounts) == 0:
         return PointValue(value, terms, violation)
-    worst = int(np.nanargmax(amounts))
+    worst = int(np.argmax(amounts))
     return PointValue(value, terms, violation, text.describe(constraints[worst], SHORT, named), amounts[worst])
 
 

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 import kernelopt as ko
-from kernelopt.equivalence import flat_directions, pointwise, reduced_optimum
+from kernelopt.equivalence import (
+    counterexamples,
+    flat_directions,
+    meanings,
+    pointwise,
+    reduced_optimum,
+    reductions,
+)
 from kernelopt.errors import DataError, DataTypeError, DCPError, KernelOptError, OptionError, ParameterError
 
 RNG = np.random.default_rng(0)
@@ -152,7 +159,7 @@ def test_integers_by_the_word_of_a_solver(pair):
     reduced = cp.Problem(cp.Minimize(cp.norm1(TARGETS[:4] - root @ w - cp.sum(z)) + cp.norm(w)))
     report = ko.verify_reduction(stated, reduced, {pair.theta: np.linalg.inv(root).T @ w})
     assert report.is_equivalent is None and not report.stated.is_proven
-    assert "The optima agree" in report.findings[-1] and "is not proven" in report.findings[-1]
+    assert "The optima agree" in report.findings[-1] and "not certain: by" in report.findings[-1]
 
 
 # ---------------------------------------------------------------- mistakes
@@ -480,6 +487,22 @@ def test_points_that_are_not_known_are_not_compared(pair, monkeypatch):
     found = pointwise.cvxpy_solvers.solve(cp.Problem(cp.Minimize(xi[0]), [xi >= 1, xi <= 0]), "CLARABEL", 1e-8, {})
     monkeypatch.setattr(pointwise.cvxpy_solvers, "solve", lambda *given: found)
     assert pointwise.reduced_at(reduced, {pair.alpha: np.ones(N), pair.b: 0.0}) is None
+
+
+@pytest.mark.parametrize(("moved", "verdict"), [(1e9, None), (0.0, False)])
+def test_violations_beside_coefficients_that_cancel_are_not_certain(moved, verdict):
+    """Beside α of 1e9 the reduced problem calls an excess of 0.5 rounding; the stated problem, in predictions, not."""
+    points = np.vstack([X, X[:1]])
+    theta, alpha, start = ko.Theta(KERNEL), cp.Variable(N + 1), np.zeros(N + 1)
+    start[0], start[N] = 1.5 + moved, -moved
+    stated = ko.Problem(cp.Minimize(ko.norm(theta)), [theta(points) <= 1])
+    bound = 1 if moved else 2
+    reduced = cp.Problem(cp.Minimize(cp.norm1(alpha)), [KERNEL(points) @ alpha <= bound])
+    meaning = meanings.read([theta], [], reductions._matrices(stated), reduced, {theta: alpha})
+    optimum = reduced_optimum.Enclosure(0.0, 0.0, "optimal", True, "proven")
+    found = counterexamples.BothAnswers(optimum, optimum, 1.0, "1", None, {}, {alpha: start})
+    attained, told, _ = counterexamples.at_answer(stated, reduced, meaning, found, 1e-6)
+    assert attained is verdict and bool(told) is (verdict is False)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-12])
