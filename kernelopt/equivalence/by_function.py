@@ -12,10 +12,9 @@ import numpy as np
 
 from kernelopt.compiler.residuals import FEASIBLE
 from kernelopt.equivalence import pointwise
-from kernelopt.equivalence.counterexamples import CLEARLY, BothAnswers
 from kernelopt.equivalence.meanings import Meaning
 from kernelopt.equivalence.pointwise import BEYOND, place
-from kernelopt.equivalence.reduction_report import PointValue, numbers, plural
+from kernelopt.equivalence.reduction_report import BothAnswers, PointValue, numbers, plural
 from kernelopt.language import text
 from kernelopt.language.functions import Function
 from kernelopt.problem import Problem
@@ -24,6 +23,7 @@ from kernelopt.solvers.culprits import summands
 LEAST = 1e-3  # of the median size of the terms at all functions
 SMALL = 1e-3  # of the size of the data: answers up to that count as 0 in random steps
 FAR, BISECTIONS = 2, 30  # the far functions, and steps towards them from the reduced answer
+CLEARLY = 0.1  # of a violation: one that counts as none beside it
 FEWEST = 3  # functions that show an affine relation between two objectives
 ROUNDED = 1e-8  # of the sum of all terms: a term up to that is printed as 0
 TINY = 1e-12  # terms up to that are 0

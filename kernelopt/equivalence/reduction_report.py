@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from textwrap import wrap
+from typing import Any, NamedTuple
+
+import cvxpy as cp
 
 from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
@@ -89,6 +92,19 @@ class Counterexample:
     functions: Mapping[Theta, Function] = field(default_factory=dict)
     stated: PointValue | None = None
     reduced: PointValue | None = None
+
+
+class BothAnswers(NamedTuple):
+    """Both optima, what tol is relative to, θ̂ and ŷ of the stated problem and the values x̂ of the reduced one; the
+    functions and x̂ are None without an answer."""
+
+    stated: Enclosure
+    reduced: Enclosure
+    unit: float
+    of: str
+    functions: Mapping[Any, Function] | None
+    values: Mapping[cp.Variable, Any]
+    reduced_values: Mapping[cp.Variable, Any] | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,12 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.equivalence import (
-    counterexamples,
+    findings,
     flat_directions,
     meanings,
     pointwise,
     reduced_optimum,
+    reduction_report,
     reductions,
 )
 from kernelopt.errors import DataError, DataTypeError, DCPError, KernelOptError, OptionError, ParameterError
@@ -412,7 +413,7 @@ def test_random_points_keep_signs_and_integers():
 # ---------------------------------------------------------------- what is certain
 
 
-@pytest.mark.later
+@pytest.mark.slow
 def test_bounds_that_are_open_decide_nothing():
     """Solvers stop short of the optimum at a radius of 9e4 beside a tiny kernel: they agree, and are wrong."""
     rng, x = np.random.default_rng(4), np.linspace(0, 4, 21)[:, None]
@@ -467,6 +468,7 @@ def test_a_bound_of_slacks_is_a_constraint(pair):
         assert report.is_equivalent is None and "violates the reduced one" in report.findings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [ko.kernels.Polynomial(degree=2), 1e4 * ko.kernels.Linear()])
 def test_a_solver_that_fails_far_away_is_no_finding(kernel):
     """Predictions as variables: f = Qα at far α are equations between large numbers."""
@@ -500,8 +502,8 @@ def test_violations_beside_coefficients_that_cancel_are_not_certain(moved, verdi
     reduced = cp.Problem(cp.Minimize(cp.norm1(alpha)), [KERNEL(points) @ alpha <= bound])
     meaning = meanings.read([theta], [], reductions._matrices(stated), reduced, {theta: alpha})
     optimum = reduced_optimum.Enclosure(0.0, 0.0, "optimal", True, "proven")
-    found = counterexamples.BothAnswers(optimum, optimum, 1.0, "1", None, {}, {alpha: start})
-    attained, told, _ = counterexamples.at_answer(stated, reduced, meaning, found, 1e-6)
+    found = reduction_report.BothAnswers(optimum, optimum, 1.0, "1", None, {}, {alpha: start})
+    attained, told, _ = findings._at_answer(stated, reduced, meaning, found, 1e-6)
     assert attained is verdict and bool(told) is (verdict is False)
 
 
@@ -519,6 +521,7 @@ def hinge_losses(predictions):
     return cp.sum(cp.pos(1 - cp.multiply(LABELS, predictions)))
 
 
+@pytest.mark.slow
 def test_answers_are_called_the_same_only_beside_the_same_constraints(pair):
     stated = ko.Problem(pair.stated.objective, [pair.theta(X) <= 1])
     half = cp.Minimize(0.5 * (pair.reduced_loss + LAM * pair.square))

@@ -78,7 +78,7 @@ INSIDE = {
         ["reductions"],
         ["findings"],
         ["by_function"],
-        ["counterexamples", "reduced_optimum"],
+        ["reduced_optimum"],
         ["flat_directions", "meanings", "pointwise"],
         ["reduction_report"],
     ],
