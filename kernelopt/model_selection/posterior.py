@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log, pi
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from kernelopt.language.expressions import Theta
 from kernelopt.language.nodes import ThetaLeaf
 from kernelopt.language.rows import Rows
 from kernelopt.language.survival import CoxLikelihood
-from kernelopt.language.text import describe
+from kernelopt.language.text import describe, letters
 from kernelopt.model_selection import laplace
 from kernelopt.model_selection.laplace import LaplaceSystem, PosteriorMode
 from kernelopt.model_selection.leave_one_out import fitted
@@ -265,11 +265,8 @@ class Posterior:
         noise = "" if self.noise is None else f", noise variance {self.noise:.4g}"
         how = " (of highest evidence)" if self.is_estimated else ""
         density = "exp(−objective)" if self.scale == 1 else f"exp(−objective/{self.scale:.4g})"
-        beside = "".join(f", {v.name()}" for v in self.variables)
-        return (
-            f"posterior of {self.theta.name}{beside}: {kind}; density ∝ {density}{noise}{how}; "
-            f"log evidence {self.log_evidence:.4g}"
-        )
+        whose = ", ".join([str(self.theta.name), *_names(self.variables)])
+        return f"posterior of {whose}: {kind}; density ∝ {density}{noise}{how}; log evidence {self.log_evidence:.4g}"
 
     __repr__ = __str__
 
@@ -402,6 +399,12 @@ def _require_psd(Q: Array, theta: Theta) -> None:
         ) from error
 
 
+def _names(variables: Sequence[cp.Variable]) -> list[str]:
+    """Their names, or letters as in the printed problem."""
+    found = letters(variables)
+    return [found.get(v.id, str(v.name())) for v in variables]
+
+
 def _no(why: str, remedy: str) -> KernelOptError:
     return KernelOptError(f"Expected a problem with a Gaussian posterior; here {why}. {remedy}")
 
@@ -458,7 +461,7 @@ def _require_determined(form: CanonicalForm, outer: Outer, system: LaplaceSystem
     """Raise KernelOptError where variables have no curvature."""
     columns = np.asarray(abs(assemble.places_of_y(outer)).sum(axis=1)).ravel()
     if not (system.determines_y and np.all(columns > 0)):
-        names = ", ".join(form.users.get(v.id, v).name() for v in form.y)
+        names = ", ".join(_names([form.users.get(v.id, v) for v in form.y]))
         raise _no(
             f"the losses' curvature does not determine the variables {names}",
             "Drop a variable, or penalize it, `+ 1e-3 * cp.sum_squares(b)`.",

@@ -336,6 +336,10 @@ def test_it_prints_as_one_line():
     assert text.startswith("posterior of θ, b: Gaussian, Laplace's approximation; density ∝ exp(−objective); log evid")
     assert "\n" not in text
     assert "(of highest evidence)" in repr(ko.posterior(solved(squares)[0]))
+    theta, unnamed = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - unnamed) + ko.sum_squares(theta)))
+    problem.solve()
+    assert str(ko.posterior(problem)).startswith("posterior of θ, b: ")  # the letter of the printed problem
 
 
 # -------------------------------------------------------------------- refusals
