@@ -149,7 +149,7 @@ class _Writer:
             x = None
         head = {
             "format": FORMAT, "sense": "maximize" if self.statement.maximize else "minimize",
-            "statement": list(self.statement.text), "columns": self.pieces.n,
+            "statement": _printable(self.statement.text), "columns": self.pieces.n,
             "c": [[int(j), number(self.pieces.c[j])] for j in np.flatnonzero(self.pieces.c)],
             "c0": number(Fraction(self.pieces.c0) + Fraction(self.statement.constant)),
             "below": self.pieces.below.tolist(), "equal": self.pieces.equal.tolist(), "x": x,
@@ -299,13 +299,18 @@ def _row_of(pieces: Pieces, t: int) -> tuple[int, float]:
     return next((r, v) for r, v in growing)
 
 
+def _printable(lines: Sequence[str]) -> list[str]:
+    """Lines with a blank in place of each character that does not print, as in a user's names."""
+    return ["".join(c if c.isprintable() else " " for c in line) for line in lines]
+
+
 def _with_claims(lines: list[str], attained: bool, maximize: bool, rests_on: Sequence[str]) -> Proof:
     """The lines with the bounds that they prove, rounded outwards."""
 
     def claims(lower: float, upper: float | None, violation: float | None) -> str:
         values = [None if v is None else number(v) for v in (lower, upper, violation)]
         return json.dumps(
-            dict(zip(("lower", "upper", "violation"), values, strict=True)) | {"rests on": list(rests_on)}
+            dict(zip(("lower", "upper", "violation"), values, strict=True)) | {"rests on": _printable(rests_on)}
         )
 
     most = float(np.finfo(float).max)

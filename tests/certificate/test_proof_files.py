@@ -790,3 +790,14 @@ def test_a_bound_of_terms_stays():
     assert problem.certificate.lower == problem.certificate.of_terms == 0
     assert problem.certificate.upper < 1e-14
     assert problem.certificate.rests_on == ("the upper bound in exact arithmetic",)
+
+
+def test_names_that_do_not_print(tmp_path):
+    """The statement is written without control characters, which a terminal would obey."""
+    theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable(name="b\x1b[2J\t\u200b")
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(np.ones(3) - theta(np.eye(3)) - b) + ko.sum_squares(theta)))
+    problem.solve()
+    proof = problem.certificate.save(tmp_path / "proof.jsonl")
+    assert all(line.isprintable() for line in proof.statement)
+    assert "b [2J" in "".join(proof.statement)
+    assert ko.load_certificate(tmp_path / "proof.jsonl").exact == proof.exact
