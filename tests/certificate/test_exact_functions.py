@@ -224,3 +224,33 @@ def test_sums_of_points_that_vanish():
     assert not gaussian.is_zero(v)
     assert not both.is_zero(v)
     assert gaussian.is_zero([Fraction(0)] * 3)
+
+
+def box(*intervals):
+    return [(Fraction(low), Fraction(high)) for low, high in intervals]
+
+
+def test_cones_of_intervals():
+    """How far outside a row may be, at most, where its numbers are known within intervals."""
+    assert check.SecondOrder.outside(box((1, 2), (3, 4))) == pytest.approx(3, rel=1e-15)
+    assert check.Semidefinite.outside(box((-1, 2))) >= 1
+    assert check.Semidefinite.outside(box((1, 1), (-1, 1), (1, 1))) >= 1 / 2**0.5 - 1  # an entry of ±1/√2 is inside
+    wide = check.Semidefinite.outside(box((0, 0), (0, 2**0.5), (0, 0)))
+    assert wide >= 1 - 1e-15  # [[0, 1], [1, 0]] is among the matrices
+    falling = check.Exponential.outside(box((-2, -1), (1, 2), (0, 0)))
+    assert falling == pytest.approx(2 * np.exp(-0.5), rel=1e-15)
+    rising = check.Exponential.outside(box((1, 2), (1, 2), (0, 0)))
+    assert rising == pytest.approx(2 * np.exp(2), rel=1e-15)
+
+
+def test_norms_and_functions_of_wide_kernel_matrices():
+    """‖Aᵀn‖ and ⟨n, f⟩ are at least those of every kernel matrix within the error."""
+    kernel = check.Kernel([{"name": "gram", "rows": [[H[2]], [H[1], H[2]]], "error": (0.25).hex()}])
+    norm = {"t": 2, "n": [[H[1], H[-1]]], "f": [1]}
+    for kind in (None, "spectral", "nuclear"):
+        check.begin()
+        stated = norm if kind is None else norm | {"kind": kind}
+        theta = check.Theta([kernel], 0, [[0, 1]], [0, 1], [stated], [[H[0], H[0]]])
+        theta.measured([Fraction(-1), Fraction(1), Fraction(9)])  # ν = n
+        assert float(theta.needs[2]) >= 3**0.5 * (1 - 1e-15)
+        assert float(theta.inner) == pytest.approx(-0.5, rel=1e-15)  # (1, −1)·(column of f), at most

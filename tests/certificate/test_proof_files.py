@@ -801,3 +801,27 @@ def test_names_that_do_not_print(tmp_path):
     assert all(line.isprintable() for line in proof.statement)
     assert "b [2J" in "".join(proof.statement)
     assert ko.load_certificate(tmp_path / "proof.jsonl").exact == proof.exact
+
+
+def test_functions_without_weights():
+    """minimize x, x free, beside a function of weight 0: its multiplier is 0, or nothing is proven."""
+    item = {"function": "exp", "with": {}, "rows": [[0]], "weights": [[]]}
+    with pytest.raises(check.Refused, match="outside of its domain"):
+        check.check(small(item, FREE, c=[(0, 1)], x=[(0, 0)]))
+    assert check.check(small(item, row([(0, 1)], 0, 0), x=[(0, 0)]))[:2] == (0, 0)
+
+
+def test_columns_of_theta_have_no_stated_values():
+    kernel = {"kernel": [{"name": "polynomial", "points": [[(1.0).hex()]]}]}
+    link = {"link": 0, "u": [[0]], "take": [0], "norms": [], "alpha": [[(1.0).hex()]]}
+    assert check.check(small(kernel, link, row([(0, 1)], -1, 0), equal=[0]))[2] < 1e-30
+    with pytest.raises(check.Refused, match="a value of a column of θ"):
+        check.check(small(kernel, link, row([(0, 1)], -1, 0), equal=[0], x=[(0, 1)]))
+
+
+def test_denominators_are_bounded(monkeypatch):
+    monkeypatch.setattr(check, "BITS", 150)
+    rows = [row([], 0, 0) | {"plus": f"-0x1/{(1 << 40) + k:#x}"} for k in range(3)]
+    check.check(small(*rows[:2], x=[(0, 0)], below=[0, 1]))
+    with pytest.raises(check.Refused, match="too long"):
+        check.check(small(*rows, x=[(0, 0)], below=[0, 1, 2]))
