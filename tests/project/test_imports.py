@@ -1,6 +1,11 @@
 """Imports point one way: down this list. Two modules on one line don't import each other."""
 
 import ast
+import importlib
+import json
+import subprocess
+import sys
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -276,6 +281,7 @@ def test_names_of_modules_are_told_apart():
 
 def test_implementations_owe_what_abstract_classes_say():
     """A solver, a factor, a tall matrix, a kind of problem: one short abstract class each, a sentence an operation."""
+    assert kernelopt.Problem  # imports the implementations
     for base in (Engine, Factor, TallMatrix, Work):
         owed = base.__abstractmethods__
         assert owed and all(getattr(base, name).__doc__ for name in owed)
@@ -285,3 +291,62 @@ def test_implementations_owe_what_abstract_classes_say():
 def test_completion_offers_public_names_only():
     offered = {name for name in dir(kernelopt) if not name.startswith("__")}
     assert offered == {name for name in kernelopt.__all__ if not name.startswith("__")} | {"estimators"}
+
+
+# What `import kernelopt` imports: the language, and what it is made of.
+FIRST = {"errors", "kernels", "language", "losses", "pieces", "support"}
+RENAMED = {"history": "results.history", "paths": "model_selection.paths", "solution": "results.solution",
+           "verification": "driver.verification"}  # fmt: skip
+
+
+@cache
+def imported_first(then=""):
+    """Modules that `import kernelopt` adds to those of cvxpy in a new process, where warnings are errors."""
+    code = (
+        f"import cvxpy, json, sys; before = set(sys.modules); import kernelopt; {then}\n"
+        "print(json.dumps([m for m in sys.modules if m not in before]))"
+    )
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+    return frozenset(json.loads(ran.stdout))
+
+
+def own(modules):
+    return {m for m in modules if m.startswith("kernelopt.") and m.removeprefix("kernelopt.") not in RENAMED}
+
+
+def test_import_reads_the_language_only():
+    """Solvers, certificates and model selection, five times as many modules, come when they are first used."""
+    assert {m.split(".")[1] for m in own(imported_first())} == FIRST
+    assert len(own(imported_first("kernelopt.Problem"))) > 3 * len(own(imported_first()))
+
+
+def test_import_adds_one_package_to_those_of_cvxpy():
+    """Neither parts of scipy that cvxpy leaves out, nor matplotlib, scikit-learn, dask, pandas, tqdm."""
+    packages = {m.split(".")[0] for m in imported_first() if not m.startswith("kernelopt")}
+    assert packages - sys.stdlib_module_names == {"threadpoolctl"}
+    assert "asyncio" not in packages
+
+
+def test_type_checkers_see_what_is_imported_later():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    (block,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    assert all(isinstance(n, ast.ImportFrom) for n in block.body)
+    stated = {alias.name: n.module.removeprefix("kernelopt").removeprefix(".") for n in block.body for alias in n.names}
+    assert stated == kernelopt._LATER
+
+
+def test_public_names_are_reachable():
+    for name in dir(kernelopt):
+        assert getattr(kernelopt, name) is not None
+    assert {name: getattr(kernelopt, name) for name in kernelopt.__all__}.keys() <= vars(kernelopt).keys()
+    with pytest.raises(AttributeError, match="module 'kernelopt' has no attribute 'Probelm'"):
+        kernelopt.Probelm
+
+
+def test_earlier_names_of_modules_lead_to_the_present_ones():
+    for old, new in RENAMED.items():
+        module = importlib.import_module(f"kernelopt.{new}")
+        names = [n for n, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+        assert names
+        assert [n for n in names if getattr(sys.modules[f"kernelopt.{old}"], n) is not getattr(module, n)] == []
