@@ -33,7 +33,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "linking",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "paper.md"]  # the paper is for a journal, which reads its citations
 templates_path = ["_templates"]
 default_role = "code"
 
@@ -57,7 +57,9 @@ html_title = "kernelopt"
 html_static_path = ["_static"]
 html_css_files = ["kernelopt.css"]
 html_favicon = "_static/favicon.svg"
+html_logo = "_static/logo.svg"  # its colours are read on light and dark pages
 html_theme_options = {
+    "logo": {"text": "kernelopt"},
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 5,

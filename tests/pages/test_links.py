@@ -22,7 +22,7 @@ WITHOUT_ADDRESS = {
     "Bochner 1932", "Jegelka 2019", "MacKay 1998", "Matérn 1960", "Noble 2002", "Novikoff 1962", "Obermayer 2000",
     "Williamson 2001", "et al. 2001",
 }  # fmt: skip
-NO_SURNAMES = {"Above", "CPAM", "ICML", "NIPS", "NeurIPS", "November", "USA"}
+NO_SURNAMES = {"Above", "CPAM", "December", "ICML", "NIPS", "NeurIPS", "November", "USA"}
 YEAR = r"(?:18|19|20)\d\d"
 
 

@@ -36,7 +36,14 @@ def without_seconds(text):
     return re.sub(r"[0-9.e-]+ s\b", "… s", text).strip()
 
 
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """Where files go that a page writes."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of Dask's that close late
 @pytest.mark.parametrize(("page", "number", "text"), SECTIONS, ids=titled)
 def test_page(page, number, text, capsys):
