@@ -59,7 +59,7 @@ html_css_files = ["kernelopt.css"]
 html_favicon = "_static/favicon.svg"
 html_logo = "_static/logo.svg"  # its colours are read on light and dark pages
 html_theme_options = {
-    "logo": {"text": "kernelopt"},
+    "logo": {"text": "kernelopt", "alt_text": "Home"},
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 5,
