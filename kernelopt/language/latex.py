@@ -9,7 +9,7 @@ from typing import Any
 
 import cvxpy as cp
 
-from kernelopt.language.text import TRANSPARENT, Notation, Printer, constant, describe
+from kernelopt.language.text import Notation, Printer, bare, constant, describe
 
 # Characters of LaTeX per formula. A longer one is replaced by the plain text of `describe`, cut to one line, since a
 # formula of many lines is hard to read.
@@ -73,8 +73,7 @@ def _greek(character: str) -> str | None:
 
 def _is_number(node: Any) -> bool:
     """Whether the node is a scalar, or a vector of one repeated number."""
-    while type(node).__name__ in TRANSPARENT:
-        node = node.args[0]
+    node = bare(node)
     return bool(node.is_scalar()) or (isinstance(node, cp.Constant) and not constant(node.value).startswith("["))
 
 

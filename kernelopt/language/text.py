@@ -152,8 +152,10 @@ class Printer:
 
     def chosen(self, node: Any) -> str:
         """The index in brackets; a letter for a long mask or list."""
+        if isinstance(node, index):
+            return f"[{', '.join(map(_slice, node.key, node.args[0].shape))}]"
         shown = str(node.name().removeprefix(node.args[0].name()))
-        if len(shown) <= LONGEST_INDEX or not isinstance(node, special_index):
+        if len(shown) <= LONGEST_INDEX:
             return shown
         of = node.args[0].size
         entries = np.ravel(np.arange(of).reshape(node.args[0].shape, order="F")[node.key]).astype(np.int64)
@@ -173,6 +175,7 @@ class Printer:
         return f"{inequality} for all x in {box}"
 
     def text(self, node: Any) -> str:
+        node = bare(node)
         if isinstance(node, Everywhere):
             return self.everywhere(self.text(node.shown), node.text)
         if isinstance(node, Prediction):
@@ -186,8 +189,6 @@ class Printer:
         if isinstance(node, Leaf) or not node.args:
             return self.name(self.named.leaf(node) if isinstance(node, Leaf) else str(node.name()))
         name = node.loss.name if isinstance(node, (ProximalTerm, SmoothTerm)) else type(node).__name__
-        if name in TRANSPARENT:
-            return self.text(node.args[0])
         if isinstance(node, (index, special_index)):
             return self.indexed(self.wrapped(node.args[0]), self.chosen(node))
         if isinstance(node, Power):
@@ -218,12 +219,12 @@ class Printer:
 
     def wrapped(self, node: Any) -> str:
         """The text of a node, in brackets unless it is a leaf."""
-        return self.text(node) if isinstance(node, Leaf) else self.brackets(self.text(node))
+        return self.text(node) if isinstance(bare(node), Leaf) else self.brackets(self.text(node))
 
     def factor(self, node: Any) -> str:
         """The text of a node, in brackets if it is a sum."""
         text = self.text(node)
-        return self.brackets(text) if type(node).__name__ == "AddExpression" else text
+        return self.brackets(text) if type(bare(node)).__name__ == "AddExpression" else text
 
     def power(self, node: Any) -> str:
         base, p = node.args[0], node.p.value
@@ -309,6 +310,40 @@ class Printer:
 
     def of_Maximize(self, node: Any) -> str:
         return f"maximize  {self.text(node.args[0])}"
+
+
+def bare(node: Any) -> Any:
+    """The node whose values an expression repeats, or has in another shape: c of `ones @ c[None, :]`."""
+    while (part := _repeated(node)) is not None:
+        node = part
+    return node
+
+
+def _repeated(node: Any) -> Any:
+    if type(node).__name__ in TRANSPARENT:
+        return node.args[0]
+    if isinstance(node, special_index):
+        axes = node.key if isinstance(node.key, tuple) else (node.key,)
+        return node.args[0] if all(axis is None or _is_full(axis) for axis in axes) else None
+    if type(node).__name__ == "MulExpression" and node.args[0].ndim == node.args[1].ndim == 2:
+        for ones, other in (node.args, node.args[::-1]):  # so cvxpy adds rows and columns to matrices
+            if isinstance(ones, cp.Constant) and node.args[0].shape[1] == 1 and constant(ones.value) == "1":
+                return other
+    return None
+
+
+def _is_full(axis: Any) -> bool:
+    return isinstance(axis, slice) and axis == slice(None)
+
+
+def _slice(part: slice, length: int) -> str:
+    """A slice as it is typed, without ends that are those of the axis; a number for one entry."""
+    chosen = range(length)[slice(part.start, None if part.stop < 0 else part.stop, part.step)]
+    if len(chosen) == 1:
+        return str(chosen[0])
+    first, last = (0, length) if part.step > 0 else (length - 1, -1)
+    start, stop = ("" if end == limit else str(end) for end, limit in ((part.start, first), (part.stop, last)))
+    return f"{start}:{stop}" + (f":{part.step}" if part.step != 1 else "")
 
 
 def constant(value: Any) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 import kernelopt as ko
 from kernelopt.errors import DataError, KeywordError, RepresenterError
+from kernelopt.language.text import describe
 
 KERNEL = ko.kernels.Gaussian(sigma=np.float64(0.61))
 X, Y = np.linspace(0, 1, 6)[:, None], np.arange(6.0)
@@ -116,3 +117,26 @@ def test_what_atoms_have_beside_their_arguments():
     for text, node in texts.items():
         shown = str(ko.Problem(cp.Minimize(node + ko.norm(theta))))
         assert text in shown and "Approx" not in shown
+
+
+U, C = cp.Variable((9, 3), name="U"), cp.Variable(3, name="c")
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (U[:, :2] <= U[:, 1:], "U[:, :2] ≤ U[:, 1:]"),
+        ((U + C[None, :])[:, :2] <= (U + C)[:, 1:], "(U + c)[:, :2] ≤ (U + c)[:, 1:]"),
+        (2 * (U + C[None, :]), "2·(U + c)"),
+        (np.ones((9, 1)) @ (C + 1)[None, :] * 3, "(c + 1)·3"),
+        (np.ones((1, 9)) @ U, "1 @ U"),  # a sum of rows, no repetition
+        (U[3], "U[3, :]"),
+        (U[-1, 1:2], "U[8, 1]"),
+        (U[::2], "U[::2, :]"),
+        (U[::-1, 0], "U[::-1, 0]"),
+        (U[7:2:-2], "U[7:2:-2, :]"),
+        (C[1:], "c[1:]"),
+    ],
+)
+def test_slices_and_broadcast_variables_are_written_as_typed(expression, text):
+    assert describe(expression) == text
