@@ -1,6 +1,7 @@
 """The code of README and pages runs in order and prints what they say; seconds and last digits aside."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,15 @@ def test_page(page, number, text, capsys):
     if page == README:
         norms = [t.value.norm for t in scope["thetas"]]
         assert norms[2] < 1e-6 < min(norms[:2])  # the widest kernel drops out
+
+
+def test_front_page_and_readme_begin_alike():
+    """The same code, which docs/picture.py draws, its output, and as first sentence the summary of pyproject.toml."""
+    readme, front = README.read_text(), (DOCS / "index.md").read_text()
+    assert BLOCK.findall(readme)[:2] == BLOCK.findall(front)[:2]
+    summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
+    for text in (readme, front):
+        assert re.search(r"(?m)^\*\*(.*)\*\*$", text)[1] == summary
 
 
 def prose(page):
