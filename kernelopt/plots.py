@@ -46,7 +46,7 @@ def fit(
 
     If f is θ, or θ plus other terms, the band is ±√(κ(x, x)·gap/λ) and contains θᵀF(x) of an exact optimum
     (`theta.value.optimality_bound`). It is an error of optimization, and not a confidence interval. It is left out if
-    there is no such bound.
+    there is no such bound. The legend names it where it is at least one pixel high.
 
     Parameters
     ----------
@@ -91,18 +91,26 @@ def fit(
     if observed is not None:
         _draw_data(ax, points, observed)
     curves = values.reshape(FINE, -1).T
+    bands = []
     for k, curve in enumerate(curves):
         label = "fit" if len(curves) == 1 else f"output {k}"
         if bound is not None:
-            told = "optimality bound of θ" if k == 0 else None
-            ax.fill_between(x, curve - bound, curve + bound, color=color(ax, k), alpha=0.3, linewidth=0, label=told)
+            bands.append(ax.fill_between(x, curve - bound, curve + bound, color=color(ax, k), alpha=0.3, linewidth=0))
         ax.plot(x, curve, STYLES[k % len(STYLES)], color=color(ax, k), linewidth=2, label=label)
     if len(binding):
         at = {"transform": ax.get_xaxis_transform(), "color": ink(ax), "linewidth": 0, "markersize": 10}
         ax.plot(binding, np.full(len(binding), 0.02), "|", label="constraint binds", **at)
+    if bound is not None and _is_visible(ax, bound):
+        bands[0].set_label("optimality bound of θ")
     ax.set_xlabel("x")
     ax.legend()
     return ax
+
+
+def _is_visible(ax: Any, widths: Array) -> bool:
+    """Whether a band of these half widths is a pixel high somewhere."""
+    low, high = ax.get_ylim()  # with what is drawn so far
+    return bool(2 * widths.max() * ax.bbox.height >= abs(high - low))
 
 
 def _binding(constraints: Sequence[Everywhere]) -> Array:
@@ -197,7 +205,7 @@ def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = 
 
     For two classes f is one number per point, positive for the larger label. f = 0 is drawn as a line, and the margins
     f = ±1 are dashed. For K classes f is K numbers, and the largest one decides. If f is an expression of predictions,
-    support vectors (points with a multiplier |νᵢ| > 1e-8·max|ν|) are circled.
+    support vectors (points with a multiplier |νᵢ| > 1e-8·max|ν|) are circled, unless all points are support vectors.
 
     Parameters
     ----------
@@ -258,7 +266,7 @@ def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = 
         at, style = points[numbers == k], {"marker": MARKERS[k % len(MARKERS)], "linewidths": 0.5}
         ax.scatter(at[:, 0], at[:, 1], s=24, color=color(ax, k), edgecolors=ink(ax), **style, label=name)
     support = _support(f, points)
-    if support.any():
+    if support.any() and not support.all():
         at = points[support]
         circle = {"s": 90, "facecolors": "none", "edgecolors": ink(ax), "linewidths": 1.0}
         ax.scatter(at[:, 0], at[:, 1], **circle, label="support vectors")

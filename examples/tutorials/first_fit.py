@@ -34,8 +34,11 @@ problem.solve()
 print(problem.status, round(problem.value, 3))
 
 ax = ko.plots.fit(f, hours, level)
-ax.set(xlabel="hours", ylabel="level")
+ax.set(xlabel="hours", ylabel="level", ylim=(3, 11))
 plt.show()
+
+below = np.sum(level < 3)
+print(f"{below} wild values, down to {level.min():.1f}, are below the picture")
 
 # %%
 # `theta(X)` are the predictions at the rows of X; `ko.norm(theta)` and

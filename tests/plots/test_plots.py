@@ -69,6 +69,15 @@ def test_fit():
     assert labels_of(ax) == ["data", "optimality bound of θ", "fit"]
 
 
+def test_fit_with_a_band_thinner_than_a_pixel():
+    """The band is drawn, for those who enlarge the picture; the legend does not name what nobody sees."""
+    _, theta, _ = solved(tol=1e-9)
+    ax = plots.fit(theta, X, Y)
+    assert len(ax.collections) == 1 and labels_of(ax) == ["data", "fit"]
+    low, high = ax.get_ylim()
+    assert 0 < theta.value.optimality_bound(X).max() * 2 * ax.bbox.height < high - low
+
+
 @pytest.mark.slow
 def test_fit_with_binding_constraints():
     """Ticks stand where a bound holds with equality."""
@@ -160,6 +169,13 @@ def test_decision_regions():
     decided = f(P).value > 0
     assert np.mean(inside[0] == ~decided) > 0.95 and np.mean(inside[1] == decided) > 0.95
     assert labels_of(ax) == ["-1", "1", "support vectors"]
+
+
+def test_no_circles_where_all_points_are_support_vectors():
+    theta = ko.Theta(GAUSSIAN)
+    ko.Problem(cp.Minimize(cp.sum(ko.losses.log_loss(SIGNS, theta(P))) + 0.5 * ko.sum_squares(theta))).solve()
+    assert (theta(P).dual_value != 0).all()
+    assert labels_of(plots.decision_regions(theta, P, SIGNS)) == ["-1", "1"]
 
 
 @pytest.mark.slow
