@@ -42,8 +42,20 @@ X, X_test = scaler.transform(X), scaler.transform(X_test)
 # %%
 # The support vector machine
 # --------------------------
-# The code repeats the formula. ``explain()`` shows the reduction: the kernel matrix and
-# its rank, the small problem, and how close the answer provably is to the optimum.
+# The code repeats the formula. A has a row :math:`F(x_i)^\top` for each patient, of
+# which only inner products are known, the kernel matrix :math:`Q = AA^\top`.
+# ``explain()`` shows how the problem became a small one, and how close the answer
+# provably is to the optimum:
+#
+# - *rules*: the representer theorem covers every use of θ, so that the optimal θ is a
+#   combination of the rows of A.
+# - *factor*: with :math:`Q = BB^\top`, Aθ becomes Bw and ‖θ‖ becomes ‖w‖. This problem
+#   needs no factor: all rows are independent, so that B would be as large as Q, and the
+#   solver for support vector machines uses entries of Q.
+# - *answer*: θ is a combination of the features of the pivots, here the support
+#   vectors.
+# - *certificate*: an interval that contains the optimum of the problem as stated. The
+#   relative gap is its width, divided by what the answer improves on θ = 0.
 
 SIGMA, C, RHO = 6.0, 3.0, 0.15
 theta, b = ko.Theta(ko.kernels.Gaussian(sigma=SIGMA)), cp.Variable(name="b")
@@ -51,12 +63,14 @@ f = lambda X: theta(X) + b
 loss = cp.sum(ko.losses.hinge(y, f(X)))
 svm = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta) / (2 * C)))
 svm.solve()
+print("The support vector machine")
 print(svm.explain())
 
 # %%
 # The robust machine
 # ------------------
-# It has ρ‖θ‖ in every row, without a square.
+# It has ρ‖θ‖ in every row, without a square. Its solver works with w, so that *factor*
+# shows B, which has as many columns as rows here.
 
 theta_robust, b_robust = (
     ko.Theta(ko.kernels.Gaussian(sigma=SIGMA)),
@@ -66,6 +80,7 @@ g = lambda X: theta_robust(X) + b_robust
 loss = cp.sum(cp.pos(1 - ko.margin(y, g(X)) + RHO * ko.norm(theta_robust)))
 robust = ko.Problem(cp.Minimize(loss + ko.sum_squares(theta_robust) / (2 * C)))
 robust.solve()
+print("\nThe robust machine")
 print(robust.explain())
 
 # %%
@@ -91,7 +106,7 @@ accuracies = {
     )
     for name, decide in models.items()
 }
-print(f"Held-out accuracy, {len(y_test)} rows", end="")
+print(f"\nHeld-out accuracy, {len(y_test)} rows", end="")
 print(f"{'no noise':>15}{f'noise {noise[4]:g}':>10}{f'noise {noise[-1]:g}':>10}")
 for name, accuracy in accuracies.items():
     print(f"  {name:<28}{accuracy[0]:12.1%}{accuracy[4]:10.1%}{accuracy[-1]:10.1%}")

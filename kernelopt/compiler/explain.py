@@ -89,7 +89,8 @@ def factors(reduction: Reduction, named: Notation) -> Lines:
         why = f" ({factor.why})" if factor.why else ""
         text = f"{named.theta(link.theta)}: "
         if factor.is_whole:
-            text += f"none, solved with Q itself{why}, {len(factor.B)} × {factor.rank}, {seconds}{shared}"
+            text += f"none, solved with Q itself, since B would take longer than Q{why}, "
+            text += f"{len(factor.B)} × {factor.rank}, {seconds}{shared}"
         else:
             text += f"Q = BBᵀ by {factor.method}{why}, B {len(factor.B)} × {factor.rank}, "
             text += f"trace residual {factor.residual:.1e}{restricts}, {seconds}{shared}"
@@ -101,9 +102,9 @@ def factors(reduction: Reduction, named: Notation) -> Lines:
 
 
 def systems(reduction: Reduction, named: Notation) -> Lines:
-    """Where solvers in kernel space take entries of BBᵀ from."""
-    thetas = {link.theta: reduction.factors[link.theta].matrix for link in reduction.form.predictions}
-    told = [f"{named.theta(theta)}: entries of BBᵀ {B.entries()}" for theta, B in thetas.items()]
+    """Where solvers in kernel space take entries of BBᵀ from, unless they solve with Q itself."""
+    factors = {link.theta: reduction.factors[link.theta] for link in reduction.form.predictions}
+    told = [f"{named.theta(t)}: entries of BBᵀ {f.matrix.entries()}" for t, f in factors.items() if not f.is_whole]
     return [("" if i else "systems", line) for i, line in enumerate(told)]
 
 

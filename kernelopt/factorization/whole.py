@@ -149,9 +149,6 @@ class WholeMatrix(TallMatrix):
     def outer(self) -> Array | None:
         return self.array
 
-    def entries(self) -> str:
-        return "looked up in Q"
-
     def row_squares(self) -> Array:
         return self.array.diagonal().copy()
 

@@ -303,3 +303,18 @@ def test_phases_within_phases_count_once():
     assert seconds == before
     assert seconds[clock.PROOF] == inner > 0
     assert seconds[clock.FACTOR] == 0
+
+
+@pytest.mark.later
+def test_where_no_factor_is_needed_one_line_says_why():
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(150, 12))
+    labels, theta, b = np.sign(P[:, 0] + 0.3), ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(name="b")
+    problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(labels, theta(P) + b)) + ko.sum_squares(theta)))
+    problem.solve()
+    told = dict(problem.explain().lines)
+    assert told["factor"].startswith(
+        "θ: none, solved with Q itself, since B would take longer than Q (100% of a sample of rows are independent), "
+        "150 × 150, "
+    )
+    assert "systems" not in told  # which says where entries of BBᵀ come from
