@@ -85,7 +85,7 @@ warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarn
 
 # The sections of the gallery and their examples, in order; a build stops at an example that is missing here.
 SECTIONS = {
-    "tutorials": ["first_fit", "classification", "choosing"],
+    "tutorials": ["first_fit", "classification", "choosing", "from_theta_to_w", "estimators"],
     "regression": [
         "regularized_least_squares",
         "robust_losses",

@@ -319,6 +319,7 @@ def spectrum(A: Any, *, ax: Any = None) -> Any:
     else:
         raise DataError(f"Expected a ko.Problem or a ko.FeatureMatrix; got {type(A).__name__}.")
     ax.set_yscale("log")
+    _number(ax.xaxis)
     ax.set_xlabel("number")
     ax.set_ylabel("eigenvalue")
     ax.legend()
@@ -371,6 +372,8 @@ def gram(A: Any, *, order: Any = None, ax: Any = None) -> Any:
     limits = {"vmin": -size, "vmax": size} if signed else {"vmin": 0.0, "vmax": size}
     image = ax.imshow(Q, cmap="PuOr" if signed else "cividis", interpolation="nearest", **limits)
     ax.figure.colorbar(image, ax=ax, label="κ(xᵢ, xⱼ)")
+    _number(ax.xaxis)
+    _number(ax.yaxis)
     ax.set_xlabel("j")
     ax.set_ylabel("i")
     return ax
@@ -410,6 +413,13 @@ def path(table: Path, x: str | None = None, y: Any = None, *, ax: Any = None) ->
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _number(axis: Any) -> None:
+    """Ticks of an axis that counts are whole numbers, unless the user chose them."""
+    locator = axis.get_major_locator()
+    if type(locator).__name__ == "AutoLocator":
+        locator.set_params(integer=True)
 
 
 def _points(X: Any, columns: int) -> Array:

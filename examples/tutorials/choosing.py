@@ -43,6 +43,15 @@ fig.legend(loc="outside upper center", ncols=4)
 plt.show()
 
 # %%
+# `ko.path` tabulates such a sweep. With larger λ the norm decreases, and the loss
+# increases: each λ is a compromise between them.
+
+sweep = ko.path(problem, lam, np.geomspace(1e-3, 30, 15))
+ax = ko.plots.path(sweep, y="norm")
+ax.set(xlabel="λ", ylabel="‖θ‖")
+plt.show()
+
+# %%
 # Cross-validation
 # ----------------
 # Rows with weight 0 are left out. For each value, `ko.cross_validate` fits without each

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from running import example
+from running import EXAMPLES, example
 from sklearn.svm import SVC
+
+import kernelopt as ko
 
 
 @pytest.mark.slow
@@ -47,3 +49,43 @@ def test_choosing():
     optimum = names["problem"].value
     assert (lower <= upper).all() and (lower <= optimum * (1 + 1e-6)).all() and (upper >= upper[-1] * (1 - 1e-6)).all()
     assert (np.diff(upper) <= 1e-6 * upper[0]).all()
+
+
+@pytest.mark.slow
+def test_from_theta_to_w():
+    names = example("tutorials/from_theta_to_w")
+    Q, B, lam, w = names["Q"], names["B"], names["lam"], names["w"].value
+    assert B.shape[1] < len(Q) and np.abs(Q - B @ B.T).max() < 1e-6
+    assert len(set(names["pivots"])) == B.shape[1]
+    assert names["small"].value == pytest.approx(names["problem"].value, rel=1e-6)
+    assert np.linalg.norm(w) == pytest.approx(names["theta"].value.norm, rel=1e-5)
+    np.testing.assert_allclose(names["by_hand"], names["theta"].value(names["grid"]), atol=1e-5)
+    # θ⊥ changes the curve, and no prediction at the data; the squares of the norms add up.
+    f, orthogonal, more = names["f"], names["orthogonal"], names["more"]
+    assert np.abs(orthogonal(names["X"])).max() < 1e-8 and orthogonal(names["z"])[0] == pytest.approx(1)
+    assert more.norm**2 == pytest.approx(f.norm**2 + orthogonal.norm**2, rel=1e-5)
+    assert np.abs(names["nu"]).max() <= 1
+    assert names["bound"] == pytest.approx(names["problem"].value, rel=1e-6)
+    assert names["bound"] <= names["problem"].value and lam == 0.1
+
+
+@pytest.mark.slow
+def test_estimators():
+    names = example("tutorials/estimators")
+    assert names["search"].best_params_["kernelregressor__loss"] == "absolute_error"
+    assert names["distances"]["absolute_error"] < 0.5 * names["distances"]["squared_error"]
+    assert names["best"][-1].certificate_.relative_gap <= 1e-6
+    np.testing.assert_allclose(names["below"], names["levels"], atol=0.03)
+    assert (np.diff(names["quantiles"].predict(names["x"]), axis=1) >= -1e-6).all()
+    assert names["outside"] <= 0.2 and names["apart"] < 1e-4
+    assert min(names["scores"].values()) > 0.85 and len(names["scores"]) == 7
+    assert 0 < np.mean(~names["inside"]) <= 0.1
+    assert names["rises"].min() >= -1e-9
+    assert names["grown"].best_estimator_.score(names["x"], names["t"]) > 0.3
+
+
+def test_estimators_of_all_kinds_are_in_examples():
+    source = "".join(path.read_text() for path in EXAMPLES.rglob("*.py"))
+    assert [name for name in ko.estimators.__all__ if f"ko.estimators.{name}" not in source] == []
+    pictures = ["decision_regions", "fit", "gram", "path", "spectrum"]
+    assert [name for name in pictures if f"ko.plots.{name}(" not in source] == []

@@ -242,6 +242,16 @@ def test_gram():
     assert low == -high and signed.get_cmap().name == "PuOr"
 
 
+def test_ticks_of_axes_that_count_are_whole_numbers():
+    A = ko.FeatureMatrix(X[:7], GAUSSIAN)
+    for axis in (plots.gram(A).xaxis, plots.gram(A).yaxis, plots.spectrum(A).xaxis):
+        ticks = axis.get_majorticklocs()
+        assert len(ticks) > 3 and (ticks == ticks.round()).all()
+    _, own = plt.subplots()
+    own.set_xticks([0.5, 1.5])
+    assert plots.gram(A, ax=own).get_xticks().tolist() == [0.5, 1.5]
+
+
 def test_path():
     theta, lam = ko.Theta(GAUSSIAN), cp.Parameter(nonneg=True, name="lam")
     problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X)) + lam * ko.sum_squares(theta)))
