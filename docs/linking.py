@@ -1,8 +1,16 @@
-"""Names and papers in prose become links: to pages of this library, and by links.toml to other libraries and papers."""
+"""Names and papers in prose become links: to pages of this library, and by links.toml to other libraries and papers.
+
+Links to the scripts of examples, which work where the sources are read, become links to the pages made of them.
+"""
 
 from docutils import nodes
-from mentions import LINKS, NAME, elsewhere, own, papers_in
+from mentions import LINKS, NAME, elsewhere, of_pages, own, papers_in
 from sphinx.util.nodes import make_refnode
+
+
+def link_examples(app, page, source):
+    """Links to scripts of examples become links to the pages that are made of them."""
+    source[0] = of_pages(source[0])
 
 
 def section_of(node):
@@ -52,5 +60,6 @@ def resolved(app, doctree, page):
 
 
 def setup(app):
+    app.connect("source-read", link_examples)
     app.connect("doctree-resolved", resolved)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

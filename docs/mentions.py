@@ -1,4 +1,4 @@
-"""What prose mentions: names of this library and of others, and papers. Addresses of the latter are in links.toml."""
+"""What prose mentions: names of this library and of others, papers, and examples; addresses are in links.toml."""
 
 import re
 import tomllib
@@ -22,6 +22,14 @@ OWNERS = {
 ROOMS = ("kernelopt.", "kernelopt.kernels.", "kernelopt.estimators.", "kernelopt.errors.")  # of `Gaussian` alone
 SKLEARN = {name.rpartition(".")[2]: name for name in LINKS["names"] if name.startswith("sklearn.")}
 AMBIGUOUS = {"KernelPCA"}  # here and in scikit-learn
+
+
+EXAMPLE = re.compile(r"\]\((?:\.\./)+examples(?:/([\w/]+)\.py)?\)")
+
+
+def of_pages(text):
+    """A page whose links to scripts of examples lead to the pages that are made of them, and to the gallery."""
+    return EXAMPLE.sub(lambda found: f"](/gallery/{found[1] or 'index'}.rst)", text)
 
 
 def own(name):

@@ -13,7 +13,7 @@ from test_docs import find as public
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
-from mentions import LINKS, NAME, SKLEARN, elsewhere, papers_in  # noqa: E402
+from mentions import LINKS, NAME, SKLEARN, elsewhere, of_pages, papers_in  # noqa: E402
 
 sys.path.pop(0)
 
@@ -87,3 +87,9 @@ def test_citations_have_an_address():
         if any(found.end() in span or found.end() == span.stop for span in linked):
             continue
         assert found[0].replace(",", "") in WITHOUT_ADDRESS or re.match(r"\w+", found[0])[0] in NO_SURNAMES, found[0]
+
+
+def test_links_to_examples_become_links_to_their_pages():
+    text = "[a](../examples/regression/multi_task.py), [b](../../examples), [c](../README.md), [d](../examples/x.md)"
+    pages = "[a](/gallery/regression/multi_task.rst), [b](/gallery/index.rst)"
+    assert of_pages(text) == f"{pages}, [c](../README.md), [d](../examples/x.md)"

@@ -90,14 +90,11 @@ def anchors(page):
 
 
 def leads_somewhere(page, link):
-    """To a file and its heading, or from a page of docs/ to one that is made of an example."""
+    """To a file and its heading, as they are in the repository."""
     if link.startswith("https://"):
         return True
     name, _, anchor = link.partition("#")
     target = (page.parent / name).resolve() if name else page
-    if DOCS / "gallery" in target.parents and page != README:  # which is read where nothing was built
-        target = ROOT / "examples" / target.relative_to(DOCS / "gallery").with_suffix(".py")
-        target = target.with_stem("quickstart") if target.stem == "index" else target
     return target.exists() and (target.suffix != ".md" or not anchor or anchor in anchors(target))
 
 
