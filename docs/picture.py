@@ -1,9 +1,9 @@
-"""Draw the pictures of README and front page from README's first problem, with and without its constraints.
+"""Draw the pictures of README, of the front page, and of docs/mathematics.md, from the code of these pages.
 
 python docs/picture.py
 
-The panels stand side by side in docs/_static/fit.png, for README, and one above the other in docs/_static/fit_tall.png,
-for the front page.
+README's first problem is drawn with and without its constraints. The panels stand side by side in fit.png, for README,
+and one above the other in fit_tall.png, for the front page.
 """
 
 from pathlib import Path
@@ -18,15 +18,20 @@ import numpy as np
 import kernelopt as ko
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
+README, MATHEMATICS = HERE.parent / "README.md", HERE / "mathematics.md"
 LEVELS = ("10 %", "50 %", "90 %")
 COLORS = ("#0072B2", "#D55E00", "#009E73")
 STYLES = ("--", "-", "-.")
 
 
-def first_block(page: str) -> str:
-    """The first block of Python."""
-    return page.split("```python\n")[1].split("```", maxsplit=1)[0]
+def blocks(page: Path) -> list[str]:
+    """The blocks of Python, in order."""
+    return [part.split("```", maxsplit=1)[0] for part in page.read_text().split("```python\n")[1:]]
+
+
+def save(figure, name: str) -> None:
+    figure.savefig(HERE / "_static" / f"{name}.png", dpi=150)
+    plt.close(figure)
 
 
 def draw(ax, names, grid, curves, title) -> None:
@@ -43,9 +48,9 @@ def draw(ax, names, grid, curves, title) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def main() -> None:
+def front() -> None:
     names: dict[str, object] = {}
-    exec(first_block(README.read_text()), names)
+    exec(blocks(README)[0], names)
     F, grid = names["F"], np.linspace(0, 8, 400)
     constrained = F(grid[:, None]).value
     ko.Problem(cp.Minimize(names["loss"] + names["penalty"])).solve()
@@ -57,7 +62,63 @@ def main() -> None:
         for ax in axes:
             ax.label_outer()
         axes[0].legend(loc="upper left", frameon=False, title="quantiles", reverse=True)
-        figure.savefig(HERE / "_static" / f"{name}.png", dpi=150)
+        save(figure, name)
+
+
+def matrix(names) -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3))
+    ko.plots.gram(names["A"], order=names["X"][:, 0], ax=left)
+    ko.plots.spectrum(names["problem"], ax=right)
+    left.set_title("Q, sorted by the first column of X")
+    right.set_title("eigenvalues")
+    save(figure, "mathematics_matrix")
+
+
+def losses(names) -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3))
+    u, zero, one = np.linspace(-2.5, 2.5, 401), np.zeros(401), np.ones(401)
+    of_residuals = {
+        "squares": ko.losses.squared_error(zero, u),
+        "ℓ1": ko.losses.absolute_error(zero, u),
+        "Huber, M = 0.5": ko.losses.huber(zero, u, 0.5),
+        "quantile, τ = 0.9": ko.losses.pinball(zero, u, 0.9),
+        "ε-insensitive, ε = 0.5": ko.losses.epsilon_insensitive(zero, u, 0.5),
+    }
+    of_margins = {
+        "hinge": ko.losses.hinge(one, u),
+        "squared hinge": ko.losses.squared_hinge(one, u),
+        "logistic": ko.losses.log_loss(one, u),
+    }
+    for ax, drawn, label in ((left, of_residuals, "residual u − y"), (right, of_margins, "margin yu")):
+        for name, loss in drawn.items():
+            ax.plot(u, loss.value, label=name)
+        ax.set(xlabel=label, ylim=(-0.1, 4))
+        ax.legend()
+    left.set_ylabel("loss")
+    save(figure, "mathematics_losses")
+
+
+def margin(names) -> None:
+    theta, b = names["theta"], names["b"]
+    figure, ax = plt.subplots()
+    ko.plots.decision_regions(lambda X: theta(X) + b, names["X"], names["s"], ax=ax)
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    save(figure, "mathematics_margin")
+
+
+# What is drawn after the block of docs/mathematics.md with these words.
+DRAWN = {"by_hand = ": matrix, "numeric = ": losses, "svm.solve(": margin}
+
+
+def main() -> None:
+    front()
+    plt.style.use("kernelopt.plots")
+    names: dict[str, object] = {}
+    for block in blocks(MATHEMATICS):
+        exec(block, names)
+        for words, picture in DRAWN.items():
+            if words in block:
+                picture(names)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The code of README and pages runs in order and prints what they say; seconds and last digits aside."""
 
+import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -72,6 +73,16 @@ def test_front_page_and_readme_begin_alike():
     summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
     for text in (readme, front):
         assert re.search(r"(?m)^\*\*(.*)\*\*$", text)[1] == summary
+
+
+def test_pictures_of_the_mathematics_have_their_blocks(monkeypatch):
+    """docs/picture.py draws each after one block of the page, which shows it."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    picture = importlib.import_module("picture")
+    page = (DOCS / "mathematics.md").read_text()
+    for words, draw in picture.DRAWN.items():
+        assert sum(words in block for block in picture.blocks(picture.MATHEMATICS)) == 1
+        assert f"_static/mathematics_{draw.__name__}.png" in page
 
 
 def prose(page):
