@@ -23,6 +23,8 @@ same, and the curves agree. The formulas, for any problem of this kind, are on t
 #
 # The row :math:`F(x_i)^\top` of the matrix A is known only through inner products.
 
+# sphinx_gallery_thumbnail_number = 2
+
 import cvxpy as cp
 import matplotlib.pyplot as plt
 import numpy as np
@@ -82,8 +84,8 @@ print(f"‖θ + θ⊥‖² = {more.norm**2:.3f}")
 
 # %%
 # Both curves pass through the same predictions at the data, so the losses are equal.
-# The penalty of θ alone is smaller. Therefore an optimal θ has no such part, whatever
-# the loss, as long as the objective does not decrease in ‖θ‖.
+# The penalty of θ alone is smaller. A part θ⊥ never helps, whatever the loss, as long
+# as the objective does not decrease in ‖θ‖.
 
 grid = np.linspace(0, 6, 400)[:, None]
 fig, ax = plt.subplots()
