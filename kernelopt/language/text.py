@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
@@ -60,14 +60,20 @@ class Notation:
         return self.leaves.get(leaf.id) or str(leaf.name())
 
 
-def notation(thetas: Iterable[Theta], statements: Iterable[Any]) -> Notation:
+def notation(thetas: Iterable[Theta], statements: Sequence[Any]) -> Notation:
     """Names for the θs of a problem and their feature matrices.
 
-    The matrices of one θ are A, or A₁, A₂ … in order of appearance; A′ and A″ are derivatives.
+    The matrices of one θ are A, or A₁, A₂ … in order of appearance; A′ and A″ are derivatives. Those of a constraint
+    everywhere in a box have one name at all points at which it is imposed.
     """
     found = {(p.data.theta, p.data.fingerprint): p.data.A for s in statements for p in _predictions(s)}
     kinds = [(theta, MATRICES[len(A.order)]) for (theta, _), A in found.items()]
     matrices = dict(zip(found, _numbered(kinds, [kind for _, kind in kinds]), strict=True))
+    for box in statements:
+        if isinstance(box, Everywhere) and box.points is not None:
+            for shown, imposed in zip(_predictions(box.shown), _predictions(box._stated(box.points)), strict=True):
+                name = matrices[shown.data.theta, shown.data.fingerprint]
+                matrices.setdefault((imposed.data.theta, imposed.data.fingerprint), name)
     return Notation(names(thetas), matrices, letters(leaf for s in statements for leaf in _leaves(s)))
 
 
@@ -322,6 +328,8 @@ def bare(node: Any) -> Any:
 def _repeated(node: Any) -> Any:
     if type(node).__name__ in TRANSPARENT:
         return node.args[0]
+    if type(node).__name__ == "reshape" and _long(node.shape) == _long(node.args[0].shape):
+        return node.args[0]
     if isinstance(node, special_index):
         axes = node.key if isinstance(node.key, tuple) else (node.key,)
         return node.args[0] if all(axis is None or _is_full(axis) for axis in axes) else None
@@ -330,6 +338,11 @@ def _repeated(node: Any) -> Any:
             if isinstance(ones, cp.Constant) and node.args[0].shape[1] == 1 and constant(ones.value) == "1":
                 return other
     return None
+
+
+def _long(shape: tuple[int, ...]) -> list[int]:
+    """The axes of more than one entry."""
+    return [n for n in shape if n != 1]
 
 
 def _is_full(axis: Any) -> bool:

@@ -400,7 +400,9 @@ def test_printed():
     assert r"\text{for all } x \in [0, 6]" in problem._repr_latex_()
     assert len(problem.constraints) == 2 and problem.constraints[0].least is None
     problem.solve(progress=True)
-    assert "for all x in [0, 6]" in str(problem.explain())
+    told = str(problem.explain())
+    assert "for all x in [0, 6]" in told
+    assert f", A′: {len(problem.constraints[0].points)}" in told  # the name of its matrix at all points in use
     assert "Everywhere(" in repr(problem)
 
 

@@ -130,6 +130,8 @@ U, C = cp.Variable((9, 3), name="U"), cp.Variable(3, name="c")
         (2 * (U + C[None, :]), "2·(U + c)"),
         (np.ones((9, 1)) @ (C + 1)[None, :] * 3, "(c + 1)·3"),
         (np.ones((1, 9)) @ U, "1 @ U"),  # a sum of rows, no repetition
+        (cp.reshape(C, (3, 1), order="F") + 1, "c + 1"),
+        (cp.reshape(U, (27,), order="F"), "reshape(U)"),  # this one changes the order of entries
         (U[3], "U[3, :]"),
         (U[-1, 1:2], "U[8, 1]"),
         (U[::2], "U[::2, :]"),
