@@ -12,7 +12,7 @@ fixed ã, the function's move by Tδ, those of functions inside of it by T²δ, 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -43,11 +43,12 @@ from kernelopt.support.types import Array, Ints
 # Relative: how far multipliers stay inside of domains whose ends are not exact numbers, or multipliers themselves; from
 # the second on, of all domains. It must exceed the last moves that make columns vanish, and costs as much of the bound.
 SPARES = (1e-12, 1e-10, 1e-8)
-NEARBY = 1e-12  # relative to the ends of an interval: multipliers that are nearer to one of them are put there
+NEARBY = 1e-12  # relative to the larger end of an interval: multipliers that are nearer to an end are put there
 ROUNDS = 10  # steps, each with a projection
 SLOW = 0.1  # residuals that are no smaller than this share of those before do not vanish without a FLOOR
 FLOOR = 1e-6  # relative: the least room from then on, since multipliers may have to leave an end
 PUSH = 1e-13  # relative: the room of multipliers that were 0, where rounding of free columns needs some
+AWAY = 8.0  # times what a free column lacks: the room of multipliers that were at an end, where no others have enough
 PASSES = 4  # passes over the kernel in which ‖Aᵀν‖ is shortened, where the factor underestimates it
 HALF = 0.5  # a share of ‖Aᵀν‖ below which multipliers are scaled at once; above, moved first
 MARGIN = 64 * UNIT  # relative: by how much g_t shall exceed ‖Aᵀν‖, for the rounding that the checker counts
@@ -438,8 +439,9 @@ def _inside(pieces: Pieces, a: Array, spare: float) -> Array:
                 a[group.rows] = _with_single(group.family, omega, near)
                 continue
             ends = [end[:, None] for end in group.family.ends(omega)]
+            size = np.maximum(*(np.where(np.isfinite(end), np.abs(end), 0.0) for end in ends))
             for end in ends:
-                near = np.where(np.isfinite(end) & (np.abs(near - end) <= NEARBY * np.abs(end)), end, near)
+                near = np.where(np.isfinite(end) & (np.abs(near - end) <= NEARBY * size), end, near)
             a[group.rows] = np.clip(near, *ends)
         for kind, rows, extra in cones:
             a[rows] = -dual_cones.nearest(kind, -a[rows], extra, spare)
@@ -512,8 +514,11 @@ def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
     left = checker.residuals(free, dual)
     if not left.any():
         return dual
+    a = _off_both_ends(task, a, left, spare)
     if not exactly and (found := _by_one_row(task, a, spare)) is not None:
         return found
+    dual = still(a)
+    left = checker.residuals(free, dual)
     W = free.matrix(len(a), free.values)
     room = rooms_of(task.pieces, a, spare, 0.0).single
     if exactly:
@@ -526,6 +531,43 @@ def _vanishing(task: Claimed, a: Array, spare: float, exactly: bool) -> Dual:
         dual = replace(dual, z=twins.sign * a[twins.row])
         left = checker.residuals(free, dual)
     return replace(dual, **pivots.moves(W, left, room)._asdict())
+
+
+def _off_both_ends(task: Claimed, a: Array, left: Array, spare: float) -> Array:
+    """Multipliers with some room for a free column whose rows are all at ends of their domains, or nearly.
+
+    Their sum is then 0 but for rounding, as Σνᵢ of a quantile of level τ where τN is an integer. Two rows get room of
+    AWAY times what is left, one for each sign of it.
+    """
+    free, twins = task.free, task.pieces.twins
+    room, ends = rooms_of(task.pieces, a, spare, 0.0).single, None
+    moved = a.copy()
+    for j in np.flatnonzero(left):
+        entries = slice(free.starts[j], free.starts[j + 1])
+        rows, values = free.rows[entries], free.values[entries]
+        own = (rows < len(a)) & (values != 0)
+        rows, values = rows[own], values[own]
+        if not len(rows) or np.max(room[rows] * np.abs(values)) > AWAY / 2 * left[j]:
+            continue
+        ends = _ends(task.pieces, a) if ends is None else ends
+        low, high = ends[0][rows], ends[1][rows]
+        steps = AWAY * (left[j] / np.abs(values) + UNIT * np.abs(a[rows]))
+        inwards = np.where(a[rows] + steps <= high, steps, np.where(a[rows] - steps >= low, -steps, 0.0))
+        for signed in (inwards * values, -inwards * values):
+            if signed.max() > 0:
+                cheapest = int(np.argmin(np.where(signed > 0, signed, inf)))
+                moved[rows[cheapest]] = a[rows[cheapest]] + inwards[cheapest]
+    return np.asarray(twins.sign * moved[twins.row])
+
+
+def _ends(pieces: Pieces, a: Array) -> tuple[Array, Array]:
+    """The ends of the domains of multipliers of functions of one number that are not inside of others."""
+    low, high, w = np.full(len(a), nan), np.full(len(a), nan), np.append(1.0, a[pieces.below])
+    for group in pieces.groups:
+        if group.is_outer and isinstance(group.family, OfOneNumber):
+            least, most = group.family.ends(group.omega(w))
+            low[group.rows], high[group.rows] = least[:, None], most[:, None]
+    return low, high
 
 
 def _by_one_row(task: Claimed, a: Array, spare: float) -> Dual | None:

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from kernelopt import losses
 from kernelopt.errors import DataError, DataTypeError, OptionError
+from kernelopt.estimators.intercepts import midpoint, of_hinge
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import Sample, row_weights
 from kernelopt.estimators.scoring import Classifier
@@ -202,7 +203,11 @@ class KernelClassifier(Classifier, KernelModel):
                 terms = loss_terms(self.loss, OF_MARGINS | JOINT, each if y is None else y, f)
                 problem = Problem(self._objective(terms, sample, theta))
             certificate = solved(self, problem, tol=self.tol)
-            found.append((certificate, theta.value, 0.0 if b is None else float(b.value), u.dual_value))
+            intercept = 0.0 if b is None else float(b.value)
+            if b is not None and named and self.loss == "hinge":
+                middle = midpoint(of_hinge(each, np.asarray(u.value), sample.weights))
+                intercept = intercept if middle is None else middle
+            found.append((certificate, theta.value, intercept, u.dual_value))
         certificates, functions, intercepts, columns = zip(*found, strict=True)
         together = None if any(column is None for column in columns) else np.column_stack(columns)
         return list(certificates), functions, intercepts[0] if len(labels) == 1 else np.array(intercepts), together

@@ -178,13 +178,15 @@ class NuKernelRegressor(Regressor, KernelModel):
         theta, width = Theta(kernel), cp.Variable(nonneg=True, name="epsilon")
         b = cp.Variable(name="b") if self.fit_intercept else None
         f = theta(points) if b is None else theta(points) + b
-        r = targets[sample.rows] - f
+        # Targets near 0 leave the digits of small residuals; those of a constant y are then exactly 0.
+        shift = float(np.median(targets)) if self.fit_intercept else 0.0
+        r = targets[sample.rows] - shift - f
         outside = cp.maximum(r - width, -r - width, 0)
         cost = sample.weights @ outside + nu * float(sample.weights.sum()) * width
         problem = Problem(cp.Minimize(0.5 * sum_squares(theta) + C * cost))
         self.certificate_ = solved(self, problem, tol=self.tol)
         self._keep(kernel, points, sample, [theta.value])
-        self.intercept_, self.epsilon_ = 0.0 if b is None else float(b.value), float(width.value)
+        self.intercept_, self.epsilon_ = 0.0 if b is None else float(b.value) + shift, float(width.value)
         return self
 
     def predict(self, X: Any) -> Array:

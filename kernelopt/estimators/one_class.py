@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 
 from kernelopt.errors import OptionError
+from kernelopt.estimators.intercepts import midpoint, of_level
 from kernelopt.estimators.model import KernelModel, solved
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
@@ -76,7 +77,10 @@ class OneClass(OutlierMixin, KernelModel):
         self.offset_: float
         self.certificate_ = solved(self, Problem(cp.Minimize(objective)), tol=self.tol)
         self._keep(kernel, points, sample, [theta.value])
-        self.offset_ = float(rho.value)
+        # ρ is a quantile of level ν of the values, which is an interval where νW is a sum of weights.
+        u = np.asarray(theta(points).value)
+        middle = midpoint(of_level(u, np.zeros(len(u)), sample.weights, float(self.nu)))
+        self.offset_ = float(rho.value) if middle is None else middle
         return self
 
     def score_samples(self, X: Any) -> Array:

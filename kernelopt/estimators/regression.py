@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelopt import losses
 from kernelopt.errors import OptionError
+from kernelopt.estimators.intercepts import KnotSlopes, midpoint, of_level, of_tube
 from kernelopt.estimators.intervals import FittedRows, interval
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
-from kernelopt.estimators.sample import explained, row_weights
+from kernelopt.estimators.sample import Sample, explained, row_weights
 from kernelopt.estimators.scoring import Regressor, score_weights
 from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import Theta
@@ -30,6 +31,7 @@ from kernelopt.support.types import Array
 OF_UNITS = {"absolute_error", "huber", "epsilon_insensitive", "quantile", "pinball"}
 MEDIAN = 0.5
 FAR = 10.0  # standard deviations of y above this, or below its inverse, are far from 1
+CONSTANT = 1e-12  # relative to the largest |y|: a standard deviation up to this is rounding
 LITTLE = 0.3  # the share of the loss at θ = 0 below which a fit explains little
 
 
@@ -52,10 +54,27 @@ class _Regressor(Regressor, KernelModel):
         b = cp.Variable(() if outputs is None else outputs, name="b")
         return (f + b if outputs is None else f + b[None, :]), b
 
-    def _store(self, theta: Theta, b: Any, kernel: Any, points: Any, sample: Any) -> None:
-        self._keep(kernel, points, sample, [theta.value], theta(points).dual_value)
+    def _store(  # noqa: PLR0917
+        self, theta: Theta, b: Any, kernel: Any, points: Any, sample: Sample, y: Array
+    ) -> None:
+        """Store θ and b; y : the targets of the sample."""
+        u = theta(points)
+        self._keep(kernel, points, sample, [theta.value], u.dual_value)
         zero = 0.0 if theta.outputs is None else np.zeros(theta.outputs)
-        self.intercept_ = zero if b is None else (float(b.value) if b.ndim == 0 else np.array(b.value))
+        self.intercept_ = zero if b is None else self._midpoints(y, np.asarray(u.value), sample.weights, b.value)
+
+    def _midpoints(self, y: Array, u: Array, w: Array, b: Any) -> Any:
+        """b, with the midpoint of an interval of optima for each output that has one."""
+        columns = np.broadcast_to(y if y.ndim == u.ndim else y[:, None], u.shape).reshape(len(u), -1).T
+        each = zip(columns, u.reshape(len(u), -1).T, range(np.size(b)), strict=True)
+        found = [self._slopes(of_output, at, w, k) for of_output, at, k in each]
+        middles = [None if slopes is None else midpoint(slopes) for slopes in found]
+        values = [float(own) if m is None else m for own, m in zip(np.ravel(b), middles, strict=True)]
+        return values[0] if np.ndim(b) == 0 else np.array(values)
+
+    def _slopes(self, y: Array, u: Array, w: Array, k: int) -> KnotSlopes | None:
+        """The loss of output k as a function of b, where it is piecewise linear."""
+        raise NotImplementedError
 
 
 class KernelRegressor(_Regressor):
@@ -163,7 +182,7 @@ class KernelRegressor(_Regressor):
         problem = Problem(self._objective(terms, sample, theta))
         self.certificate_ = solved(self, problem, tol=self.tol)
         self._warn_of_units(problem, y)
-        self._store(theta, b, kernel, points, sample)
+        self._store(theta, b, kernel, points, sample, y[sample.rows])
         self._fitted_rows = FittedRows(X, y, row_weights(sample_weight, len(X)), kernel)
         return self
 
@@ -172,6 +191,8 @@ class KernelRegressor(_Regressor):
         if not isinstance(self.loss, str) or self.loss not in OF_UNITS or problem.certificate is None:
             return
         spread = float(np.std(y))
+        if spread <= CONSTANT * float(np.abs(y).max()):
+            return
         zero, value = problem.certificate.at_zero, problem.value
         if (
             zero is None
@@ -276,6 +297,14 @@ class KernelRegressor(_Regressor):
             return float(d2_tweedie_score(y, self.predict(X), sample_weight=weights, power=1))
         return float(d2_pinball_score(y, self.predict(X), sample_weight=weights, alpha=self.quantile))
 
+    def _slopes(self, y: Array, u: Array, w: Array, k: int) -> KnotSlopes | None:
+        if not isinstance(self.loss, str):
+            return None
+        if self.loss == "epsilon_insensitive":
+            return of_tube(y, u, w, float(self.epsilon))
+        levels = {"absolute_error": MEDIAN, "quantile": self.quantile, "pinball": self.quantile}
+        return of_level(y, u, w, float(levels[self.loss])) if self.loss in levels else None
+
     def _named_losses(self) -> dict[str, Loss]:
         return {
             "squared_error": losses.squared_error,
@@ -363,8 +392,18 @@ class KernelQuantileRegressor(_Regressor):
             terms = losses.pinball(targets, f, levels)
             constraints = [cp.diff(f, axis=1) >= 0] if self.non_crossing and len(levels) > 1 else []
         self.certificate_ = solved(self, Problem(self._objective(terms, sample, theta), constraints), tol=self.tol)
-        self._store(theta, b, kernel, points, sample)
+        self._store(theta, b, kernel, points, sample, targets)
+        self._fitted_levels = levels
         return self
+
+    def _midpoints(self, y: Array, u: Array, w: Array, b: Any) -> Any:
+        """The midpoints, unless quantiles would cross at them."""
+        found = super()._midpoints(y, u, w, b)
+        crossing = self.non_crossing and u.ndim == 2 and np.any(np.diff(u + found, axis=1) < 0)
+        return np.array(b) if crossing else found
+
+    def _slopes(self, y: Array, u: Array, w: Array, k: int) -> KnotSlopes | None:
+        return of_level(y, u, w, self._levels()[k])
 
     def predict(self, X: Any) -> Array:
         """The quantiles at points X: (n,) for one level, (n, levels) for a sequence of them."""
@@ -373,12 +412,16 @@ class KernelQuantileRegressor(_Regressor):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean over levels of D² = 1 − pinball loss/pinball loss of the empirical quantile; 1 is best."""
         weights = score_weights(X, y, sample_weight)
-        predictions = self.predict(X)
+        predictions, levels = self.predict(X), self._levels()
+        if levels != self._fitted_levels:
+            raise OptionError(
+                f"Expected the quantiles of the fit, {self._fitted_levels}; got {levels}, which were set since. Call "
+                "fit."
+            )
         y = real_array(y, "y")
         predictions = predictions.reshape(len(predictions), -1)
         scores = [
-            d2_pinball_score(y, predictions[:, k], sample_weight=weights, alpha=level)
-            for k, level in enumerate(self._levels())
+            d2_pinball_score(y, predictions[:, k], sample_weight=weights, alpha=level) for k, level in enumerate(levels)
         ]
         return float(np.mean(scores))
 

@@ -10,7 +10,7 @@ pytest.importorskip("sklearn")
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import pairwise
-from sklearn.svm import SVR
+from sklearn.svm import SVC, SVR
 
 KernelRegressor, KernelQuantileRegressor = ko.estimators.KernelRegressor, ko.estimators.KernelQuantileRegressor
 RNG = np.random.default_rng(0)
@@ -271,3 +271,37 @@ def test_a_quantile_alone():
 def test_levels_that_cannot_be_used(levels):
     with pytest.raises(ko.errors.OptionError, match="levels? between 0 and 1"):
         KernelQuantileRegressor(levels).fit(X, y)
+
+
+@pytest.mark.parametrize(("n", "tau"), [(10, 0.2), (40, 0.1), (40, 0.9), (100, 0.1)])
+def test_levels_whose_share_of_rows_is_an_integer(n, tau):
+    """All multipliers are at ends of their intervals, and their sum is 0 but for rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, size=(n, 1))
+    y = np.sin(X[:, 0]) + rng.normal(size=n)
+    model = ko.estimators.KernelRegressor("quantile", quantile=tau, alpha=1e4).fit(X, y)
+    assert model.certificate_.relative_gap < 1e-6
+    # The intercept is the midpoint of two residuals.
+    r = np.sort(y - model.predict(X))
+    below = round(tau * n)
+    assert np.isclose(r[below - 1], -r[below], rtol=1e-6) and r[below] > 1e-4
+
+
+@pytest.mark.parametrize("options", [None, {"solver": "INTERIOR_POINT"}, {"solver": "CLARABEL"}, {"max_rank": 3}])
+def test_an_intercept_that_is_an_interval_is_its_midpoint(options):
+    """As libsvm's; all multipliers are at their bounds where C is small."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 6, size=(40, 1))
+    y = np.sin(x[:, 0]) + 0.3 * rng.normal(size=40)
+    svr = SVR(kernel="linear", C=1e-3, epsilon=0.1, tol=1e-9).fit(x, y)
+    ours = ko.estimators.KernelRegressor(
+        "epsilon_insensitive", kernel="linear", alpha=500.0, epsilon=0.1, solve_options=options
+    ).fit(x, y)
+    assert np.isclose(ours.intercept_, svr.intercept_[0], atol=1e-6)
+    labels = np.repeat([1, -1], 20)
+    svc = SVC(kernel="linear", C=1e-3, tol=1e-9).fit(x, labels)
+    machine = ko.estimators.KernelClassifier(kernel="linear", alpha=500.0, solve_options=options).fit(x, labels)
+    assert np.isclose(machine.intercept_, svc.intercept_[0], atol=1e-6)
+    outputs = ko.estimators.KernelRegressor("absolute_error", kernel="linear", alpha=500.0, solve_options=options)
+    together = outputs.fit(x, np.column_stack([y, -2 * y])).intercept_
+    assert np.allclose(together, [outputs.fit(x, column).intercept_ for column in (y, -2 * y)], atol=1e-5)

@@ -95,3 +95,13 @@ def test_one_class_with_weights_and_a_matrix():
     for bad in (0, 1.5, "0.5"):
         with pytest.raises(ko.errors.OptionError, match=r"nu to be a number in \(0, 1\]"):
             OneClass(bad).fit(X)
+
+
+def test_an_offset_that_is_an_interval_is_its_midpoint():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    for nu, gamma in ((0.5, 1e-3), (0.25, 1e-3)):
+        model = ko.estimators.OneClass(nu=nu, gamma=gamma).fit(X)
+        values = np.sort(model.score_samples(X))
+        below = round(nu * 40)
+        low, high = values[below - 1], values[below]
+        assert model.offset_ == pytest.approx((low + high) / 2, abs=1e-9)

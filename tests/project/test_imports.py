@@ -92,7 +92,7 @@ INSIDE = {
         ["nu_forms"],
         ["by_gradient", "classification", "one_class", "pca"],
         ["regression"],
-        ["feature_map", "intervals"],
+        ["feature_map", "intercepts", "intervals"],
         ["model"],
         ["scoring"],
         ["kernel_names", "sample"],
