@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from itertools import chain
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -19,7 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from kernelopt.errors import DataError, OptionError, SolverError
+from kernelopt.errors import DataError, KernelOptError, OptionError, SolverError
 from kernelopt.estimators import by_gradient
 from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
 from kernelopt.estimators.model import KernelModel, loss_terms, options_of, positive, take
@@ -27,7 +26,7 @@ from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import Sample, row_weights
 from kernelopt.kernels import Kernel
 from kernelopt.language.expressions import Theta, sum_squares
-from kernelopt.model_selection.cross_validation import cross_validate
+from kernelopt.model_selection.cross_validation import cross_validate, on_rows
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_integer, shown
 from kernelopt.support.processes import number_of_processes
@@ -53,6 +52,10 @@ class _ChoosesAlpha(KernelModel):
     scoring: Any
     n_jobs: Any
     tune: Any
+    # The remedy where no fold has a score.
+    _why_no_score: ClassVar[str] = (
+        'R² is none of a single row: set scoring="neg_mean_absolute_error", say, or folds of more rows.'
+    )
     _known: Array | None = None  # in a copy that is scored: f at the rows left out
     _tuned: Kernel | None = None  # while all rows are fitted: the kernel that `tune` chose
 
@@ -97,11 +100,14 @@ class _ChoosesAlpha(KernelModel):
         theta, f, terms = self._fold_problem(kernel, points, y)
         problem = Problem(cp.Minimize(cp.sum(weights @ terms) + alpha * sum_squares(theta)))
         found = np.full((len(self.alphas_), len(folds)), None, dtype=object)
-        numbers = {test.tobytes(): k for k, (_, test) in enumerate(folds)}
+        numbers = dict[tuple[bytes, bytes], list[int]]()
+        for k, (train, test) in enumerate(folds):
+            numbers.setdefault((on_rows(train, base).tobytes(), test.tobytes()), []).append(k)
 
         def record(_: Problem, test: Ints) -> float:
             at = int(np.argmin(np.abs(self.alphas_ - float(alpha.value))))
-            found[at, numbers[test.tobytes()]] = np.asarray(f.value)[test]
+            for k in numbers[weights.value.tobytes(), test.tobytes()]:
+                found[at, k] = np.asarray(f.value)[test]
             return 0.0
 
         options = {"tol": max(positive(self, "tol"), COARSE), **options_of(self)}
@@ -134,6 +140,7 @@ class _ChoosesAlpha(KernelModel):
         base = row_weights(sample_weight, len(y))
         rows = np.flatnonzero(base > 0)
         kernel, points = self._points(X, Sample(rows, base[rows]))
+        self._require_number_of_folds(len(y))
         try:
             split = list(check_cv(self.cv, y, classifier=is_classifier).split(X, y, **for_splitter))
         except TypeError as error:
@@ -150,13 +157,10 @@ class _ChoosesAlpha(KernelModel):
             raise OptionError(f"Expected cv to give one fold or more; got none from {shown(self.cv)}.")
         place = np.full(len(y), -1)
         place[rows] = np.arange(len(rows))
-        for part in chain(*split):
-            if np.asarray(part).dtype.kind in "iu" and np.any((np.asarray(part) < 0) | (np.asarray(part) >= len(y))):
-                raise OptionError(
-                    f"Expected cv to give numbers of the {len(y)} rows, 0 … {len(y) - 1}; got {np.min(part)} … "
-                    f"{np.max(part)}."
-                )
+        split = [(_row_numbers(train, len(y)), _row_numbers(test, len(y))) for train, test in split]
         folds = [(_kept(place[train]), _kept(place[test])) for train, test in split]
+        if is_classifier:
+            _require_classes(y[rows], folds)
         of_rows = [each[rows] for each in labels]
         for name in {"scores_", "search_", "gamma_", "scales_"} & set(vars(self)):
             delattr(self, name)
@@ -165,6 +169,12 @@ class _ChoosesAlpha(KernelModel):
             self._score(X, y, sample_weight, rows, base, folds, columns)
         else:
             self._search(kernel, points, of_rows, base[rows], folds)
+
+    def _require_number_of_folds(self, n: int) -> None:
+        """Raise OptionError for a number that is none of folds; `check_cv` checks what is no number."""
+        is_flag = isinstance(self.cv, (bool, np.bool_))
+        if is_flag or (is_integer(self.cv) and not 2 <= self.cv <= n):
+            raise OptionError(f"Expected cv to be from 2 to {n} folds of {n} rows; got {shown(self.cv)}.")
 
     def _search(self, kernel: Kernel, points: Any, labels: list[Any], base: Array, folds: list[Fold]) -> None:
         """Set `alpha_`, `gamma_` or `scales_`, `best_score_`, `search_`, and the kernel of the fit to all rows."""
@@ -185,7 +195,7 @@ class _ChoosesAlpha(KernelModel):
         """Set `scores_`, `alpha_` and `best_score_` for predictions at the rows left out."""
         scorer = check_scoring(self, scoring=self.scoring)
         self.scores_ = np.full((len(self.alphas_), len(folds)), np.nan)
-        answered = np.zeros(self.scores_.shape, dtype=bool)
+        answered, reason = np.zeros(self.scores_.shape, dtype=bool), self._why_no_score
         for k, (_, test) in enumerate(folds):
             left_out = rows[test]
             given = {} if sample_weight is None else {"sample_weight": base[left_out]}
@@ -194,12 +204,17 @@ class _ChoosesAlpha(KernelModel):
                 answered[i, k] = all(part is not None for part in parts)
                 if answered[i, k]:
                     view = self._view(parts[0] if len(parts) == 1 else np.column_stack(parts))
-                    self.scores_[i, k] = _number(scorer(view, take(X, left_out), y[left_out], **given), self.scoring)
+                    try:
+                        score = scorer(view, take(X, left_out), y[left_out], **given)
+                    except KernelOptError:
+                        raise
+                    except ValueError as error:  # as GridSearchCV: a score of these rows that is none
+                        score, reason = np.nan, f"fold {k}: {error}"
+                    self.scores_[i, k] = _number(score, self.scoring)
         means = self.scores_.mean(axis=1)
         if np.isnan(means).all() and answered.all(axis=1).any():
             raise DataError(
-                f"Expected folds where the score of {type(self).__name__} is a number; there is none, as R² is none of "
-                'a single row. Set scoring="neg_mean_absolute_error", say, or folds of more rows.'
+                f"Expected folds where the score of {type(self).__name__} is a number; there is none. {reason}"
             )
         if np.isnan(means).all():
             raise SolverError(
@@ -226,6 +241,29 @@ def _number(score: Any, scoring: Any) -> float:
     if isinstance(score, Real):
         return float(score)
     raise OptionError(f"Expected scoring to name one score, a number; got {shown(score)} from {shown(scoring)}.")
+
+
+def _row_numbers(part: Any, n: int) -> Ints:
+    """Numbers of rows, from numbers or a mask. Raises OptionError for others."""
+    given = np.asarray(part)
+    if given.dtype == bool and given.shape == (n,):
+        return np.flatnonzero(given)
+    if given.size == 0:
+        return np.arange(0)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or given.min() < 0 or given.max() >= n:
+        got = f"{given.min()} … {given.max()}" if given.dtype.kind in "iu" else shown(part)
+        raise OptionError(f"Expected cv to give numbers of the {n} rows, 0 … {n - 1}, or masks of {n} rows; got {got}.")
+    return given
+
+
+def _require_classes(y: Array, folds: list[Fold]) -> None:
+    """Raise DataError for a fold whose training rows are of one class: no classifier can be fitted to them."""
+    for k, (train, _) in enumerate(folds):
+        if len(train) and len(np.unique(y[train])) < 2:
+            raise DataError(
+                f"Expected training rows of at least two classes in each fold; those of fold {k} are of one, "
+                f"{y[train[0]].item()!r}. Take stratified folds, cv=5 or StratifiedKFold."
+            )
 
 
 def _kept(places: Ints) -> Ints:
@@ -358,6 +396,9 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     """
 
     _elsewhere: ClassVar[Mapping[str, str]] = {"alpha": "alphas"}
+    _why_no_score: ClassVar[str] = (
+        "Some scores are none where the rows left out are of one class: take stratified folds, or another scoring."
+    )
 
     def __init__(
         self, loss: Any = "hinge", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,

@@ -279,14 +279,14 @@ class _Sweep:
     def in_turn(self, folds: Sequence[Fold], deadline: float) -> Generator[Path, None, None]:
         """The path of each fold, each fit from the answer of the last fold for the same value, until the deadline."""
         stated, last = _StatedLoss.of(self.problem, self.weights), None
-        judge = self.loss or (lambda _, rows: stated.on(_on(rows, self.base)))
+        judge = self.loss or (lambda _, rows: stated.on(on_rows(rows, self.base)))
         with kernel_values(self.problem, self.options):
             for train, test in folds:
                 if last is not None:
                     if clock.now() > deadline:
                         return
                     max(last.solutions, key=lambda row: row.parameter)._restore()
-                self.weights.value = _on(train, self.base)
+                self.weights.value = on_rows(train, self.base)
                 left = None if not isfinite(deadline) else max(deadline - clock.now(), 1e-3)
                 with spelling(cross_validate, self.options):
                     last = path(
@@ -395,7 +395,7 @@ def _base_weights(problem: Problem, weights: Any) -> Array:
     return np.ones(weights.size) if weights.value is None else np.array(weights.value, dtype=float)
 
 
-def _on(rows: Ints, base: Array) -> Array:
+def on_rows(rows: Ints, base: Array) -> Array:
     """The weights on some rows, as often as they are named; 0 elsewhere."""
     return np.asarray(base * np.bincount(rows, minlength=len(base)))
 
@@ -417,8 +417,14 @@ def _folds(cv: Any, base: Array, random_state: Any) -> tuple[Fold, ...]:
             f"list(splitter.split(X, y)); got {cv!r}: {error}"
         ) from error
     found = tuple((_rows(train, N), _rows(test, N)) for train, test in pairs)
-    if not found or any(not (base[part] > 0).any() for fold in found for part in fold):
-        raise DataError("Expected folds with rows of positive weight on both sides; got some without, or no folds.")
+    if not found:
+        raise DataError("Expected folds with rows of positive weight on both sides; got no folds.")
+    for k, fold in enumerate(found):
+        for part, name in zip(fold, ("trained on", "left out"), strict=True):
+            if not (base[part] > 0).any():
+                raise DataError(
+                    f"Expected folds with rows of positive weight on both sides; fold {k} has none that is {name}."
+                )
     if any(np.intersect1d(*fold).size for fold in found):
         raise DataError("Expected folds whose rows are left out of the fit; some are on both sides.")
     return found
@@ -430,8 +436,10 @@ def _rows(rows: Any, N: int) -> Ints:
     array = np.asarray(rows)
     if array.dtype == bool and array.shape == (N,):
         return np.flatnonzero(array)
+    if array.size == 0 and array.ndim == 1:
+        return np.arange(0)
     if array.ndim != 1 or array.dtype.kind not in "iu" or np.any((array < -N) | (array >= N)):
-        raise DataError(f"Expected numbers of rows below {N}; got {rows!r}.")
+        raise DataError(f"Expected numbers of rows below {N}, or a mask of {N} rows; got {shown(rows)}.")
     return np.sort(array % N)
 
 

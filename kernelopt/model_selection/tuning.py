@@ -18,7 +18,7 @@ from kernelopt.driver.options import spelling
 from kernelopt.driver.statement import one_at_a_time
 from kernelopt.errors import DataError, KernelOptError, OptionError, ParameterError
 from kernelopt.kernels.domains import frozen
-from kernelopt.model_selection.cross_validation import _base_weights, _folds, _on
+from kernelopt.model_selection.cross_validation import _base_weights, _folds, on_rows
 from kernelopt.model_selection.gradients import gradient
 from kernelopt.model_selection.leave_one_out_slope import LeaveOneOutLoss, leave_one_out_slope
 from kernelopt.problem import Problem, require_problem
@@ -42,6 +42,7 @@ FINER = 1e-8  # the tolerance of another solve, where an answer can't be refined
 # by the logarithm of positive parameters, are smaller than the same share of the first criterion. Differences between
 # samples of rows are far larger; with smaller values a search along kinks takes many short steps.
 CONVERGED = 1e-4
+INTERRUPTED = "ended: interrupted"
 
 
 class CrossValidatedLoss(NamedTuple):
@@ -198,7 +199,8 @@ def tune(
 
     Notes
     -----
-    With Ctrl-C the best parameters so far are kept, the problem is solved for them, and the table is returned.
+    Ctrl-C raises KeyboardInterrupt; the problem is then as it was. The exception's attribute `table` is the table of
+    the evaluations so far (`sys.last_value.table`).
 
     Examples
     --------
@@ -229,18 +231,26 @@ def tune(
     search = _Search(problem, judge, box, {"tol": TOL, "certify": False, **solve_options}, deadline, max_evaluations)
     starts = [box.start, *(box.random(random) for _ in range(n_init - 1))]
     shown_as = tqdm(total=None, desc="criterion", disable=not progress)
-    with undone_by_errors(problem._keep()), spelling(tune, solve_options), shown_as as bar:
-        search.bar = bar
-        for number, start in enumerate(starts):
-            search.begin(number)
-            search.run(start)
-            if search.ended:
-                break
-    found = Tuned(tuple(chosen), tuple(search.evaluations), search.message)
-    for p, value in zip(chosen, found.best.values, strict=True):
-        p.value = value
-    search.prepare()
-    problem.solve(**_within(solve_options, max(deadline - clock.now(), clock.LAST)))
+    try:
+        with undone_by_errors(problem._keep()), spelling(tune, solve_options), shown_as as bar:
+            search.bar = bar
+            for number, start in enumerate(starts):
+                search.begin(number)
+                search.run(start)
+                if search.ended:
+                    break
+            found = Tuned(tuple(chosen), tuple(search.evaluations), search.message)
+            for p, value in zip(chosen, found.best.values, strict=True):
+                p.value = value
+            search.prepare()
+            problem.solve(**_within(solve_options, max(deadline - clock.now(), clock.LAST)))
+    except KeyboardInterrupt as interrupt:
+        if search.evaluations:
+            interrupt.table = Tuned(tuple(chosen), tuple(search.evaluations), INTERRUPTED)  # type: ignore[attr-defined]
+            interrupt.add_note(
+                f"{len(search.evaluations)} evaluations were done before; this exception's attribute `table` has them."
+            )
+        raise
     return found
 
 
@@ -353,7 +363,7 @@ def _judge(problem: Problem, criterion: Any, chosen: list[cp.Parameter], at: Any
         value, total = 0.0, [np.zeros(p.shape) for p in chosen]
         try:
             for train, test in folds:
-                weights.value = _on(train, base)
+                weights.value = on_rows(train, base)
                 part, slopes = _once(problem, cp.sum(losses[test]) / len(base), chosen, None, options, deadline)
                 value, total = value + part, [a + b for a, b in zip(total, slopes, strict=True)]
         finally:
@@ -420,7 +430,7 @@ class _Search:
         self.start, self.count = number, 0
 
     def run(self, start: Array) -> None:
-        """L-BFGS-B from a start; it ends early for limits, for Ctrl-C, and where no gradient is known."""
+        """L-BFGS-B from a start; it ends early for limits, and where no gradient is known."""
         bounds = list(zip(self.box.low, self.box.high, strict=True))
         try:
             first = self(start)
@@ -435,10 +445,6 @@ class _Search:
             self.message = f"ended: {found.message}"
         except _LimitError as reason:
             self.message, self.ended = str(reason), clock.now() + self._seconds() > self.deadline
-        except KeyboardInterrupt:
-            self.message, self.ended = "ended: interrupted", True
-            if not self.evaluations:
-                raise
         except KernelOptError as error:
             if not self.evaluations:
                 raise

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.base import clone
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -14,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import kernelopt as ko
 from kernelopt import factorization
 from kernelopt.errors import DataError, OptionError
+from kernelopt.model_selection import tuning
 
 es = ko.estimators
 RNG = np.random.default_rng(0)
@@ -186,11 +188,11 @@ def test_alphas_that_are_none(alphas):
 
 @pytest.mark.slow
 def test_folds_without_a_class_or_without_rows():
-    """A fold whose rows have one class is fitted as it is; one without rows to fit, or to judge, is refused."""
+    """A fold of which no classifier can be fitted is refused, as is one without rows to fit, or to judge."""
     first = np.flatnonzero(LABELS == "up")
     folds = [(first, np.setdiff1d(np.arange(N), first)), *StratifiedKFold(2).split(X, LABELS)]
-    model = es.KernelClassifierCV(alphas=ALPHAS, cv=folds, kernel=KERNEL).fit(X, LABELS)
-    assert np.all(model.scores_[:, 0] == 0) and model.score(X, LABELS) > 0.8
+    with pytest.raises(DataError, match="those of fold 0 are of one, 'up'"):
+        es.KernelClassifierCV(alphas=ALPHAS, cv=folds, kernel=KERNEL).fit(X, LABELS)
     with pytest.raises(DataError, match="rows of positive weight on both sides"):
         es.KernelRegressorCV(cv=[(np.arange(N), np.arange(0))]).fit(X, Y)
     with pytest.raises(DataError, match="at least two classes"):
@@ -280,3 +282,54 @@ def test_tune_of_a_kernel_without_gamma_chooses_alpha():
 def test_invalid_tune(options, message):
     with pytest.raises(OptionError, match=message):
         es.KernelRegressorCV(**options).fit(KERNEL(X), Y)
+
+
+def test_folds_that_leave_out_the_same_rows():
+    """As GridSearchCV; training rows that stand in a fold twice count twice."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, 0])
+    same = [(np.arange(20, 40), np.arange(20)), (np.arange(30, 40), np.arange(20))]
+    twice = [(np.r_[np.arange(20), np.arange(5)], np.arange(20, 40)), (np.arange(20, 40), np.r_[np.arange(20), 3, 3])]
+    for cv in (same, twice):
+        model = ko.estimators.KernelRegressorCV(alphas=[0.1, 1.0], cv=cv, gamma=0.5, tol=1e-8).fit(X, y)
+        found = GridSearchCV(ko.estimators.KernelRegressor(gamma=0.5), {"alpha": [0.1, 1.0]}, cv=cv).fit(X, y)
+        assert np.allclose(model.scores_.mean(axis=1), found.cv_results_["mean_test_score"], atol=2e-3)
+
+
+def test_folds_of_one_class_are_named():
+    X, y = np.linspace(0, 1, 40)[:, None], np.repeat(["a", "b"], 20)
+    with pytest.raises(DataError, match="those of fold 0 are of one, 'b'"):
+        ko.estimators.KernelClassifierCV(alphas=[1.0], cv=KFold(2)).fit(X, y)
+    one = [(np.arange(10, 30), np.arange(10)), (np.arange(10, 30), np.arange(30, 40))]
+    with pytest.raises(DataError, match="there is none. fold 1: y_true contains only one label"):
+        ko.estimators.KernelClassifierCV("log_loss", alphas=[1.0], cv=one, scoring="neg_log_loss").fit(X, y)
+    with pytest.warns(UndefinedMetricWarning), pytest.raises(DataError, match="take stratified folds"):
+        ko.estimators.KernelClassifierCV("log_loss", alphas=[1.0], cv=one, scoring="roc_auc").fit(X, y)
+
+
+@pytest.mark.parametrize("cv", [1, 41, True, [(np.arange(20.0), [21])], [(np.ones(39, dtype=bool), [1])]])
+def test_folds_that_are_none(cv):
+    X = np.linspace(0, 1, 40)[:, None]
+    with pytest.raises(OptionError, match="Expected cv to"):
+        ko.estimators.KernelRegressorCV(alphas=[1.0], cv=cv).fit(X, X[:, 0])
+
+
+@pytest.mark.slow
+def test_an_interrupted_search_leaves_no_fit(monkeypatch):
+    """Ctrl-C after the first evaluation of `tune`."""
+    X = np.linspace(0, 6, 40)[:, None]
+    calls, plain = [], tuning.gradient
+
+    def interrupted(*args, **named):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return plain(*args, **named)
+
+    monkeypatch.setattr(tuning, "gradient", interrupted)
+    model = ko.estimators.KernelRegressorCV("huber", tune=True, cv=2)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        model.fit(X, np.sin(X[:, 0]))
+    assert len(caught.value.table) == 1
+    assert not [name for name in vars(model) if name.endswith("_")]

@@ -104,9 +104,12 @@ def test_limits_keep_the_best(monkeypatch):
         return plain(*args, **named)
 
     monkeypatch.setattr(tuning, "gradient", interrupted)
-    stopped = ko.tune(one.problem, one.criterion, [one.lam])
-    assert (len(stopped), stopped.message) == (2, "ended: interrupted")
-    assert one.problem.status == "optimal"
+    before = one.problem.value
+    with pytest.raises(KeyboardInterrupt) as caught:
+        ko.tune(one.problem, one.criterion, [one.lam])
+    assert (len(caught.value.table), caught.value.table.message) == (2, "ended: interrupted")
+    assert "2 evaluations" in caught.value.__notes__[0]
+    assert one.lam.value == 1.0 and one.problem.value == before
 
 
 @pytest.mark.slow
