@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, time, timedelta
 from typing import Any
 
 import numpy as np
 
 from kernelopt.errors import DataError, DataTypeError
+
+DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
 
 def is_dask(X: Any) -> bool:
@@ -39,6 +42,22 @@ def refuse_masked(X: Any, what: str) -> None:
                 f"Expected {what} without masked entries; got a masked array with {int(mask.sum())} of {mask.size} "
                 f"masked, first at {place}. Drop the rows, or write X.filled(value) to replace these entries."
             )
+
+
+def refuse_dates(X: Any, what: str) -> None:
+    """Raise DataTypeError for dates and times, which numpy converts to numbers of days or nanoseconds."""
+    first = X
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    kind = getattr(getattr(first, "dtype", None), "kind", "")
+    if kind == "O" and getattr(first, "size", 0) and hasattr(first, "__array__"):
+        first = np.asarray(first).ravel()[0]
+    if kind in ("m", "M") or isinstance(first, DATES) or type(first).__name__ == "Period":
+        told = getattr(first, "dtype", type(first).__name__)
+        raise DataTypeError(
+            f"Expected {what} to be real numbers; got dates or times, {told}. Write them as numbers in a unit of your "
+            "choice, such as (dates - dates[0]) / np.timedelta64(1, 'D')."
+        )
 
 
 def gathered(X: Any, owner: str) -> Any:

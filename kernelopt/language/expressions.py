@@ -355,7 +355,7 @@ class Theta(ThetaExpression, metaclass=Hinting):
 
     def _set_solution(self, function: Function | None, duals: Mapping[object, Array]) -> None:
         self._value = function
-        self._duals = duals
+        self._duals = {key: frozen(np.array(nu)) for key, nu in duals.items()}
 
     def _names(self) -> Names:
         """Column names, in order, of the data frames that θ has been used with; None without data frames."""

@@ -14,12 +14,13 @@ import cvxpy as cp
 import numpy as np
 
 from kernelopt.errors import DataError, DCPError
-from kernelopt.kernels.domains import key
-from kernelopt.kernels.sources import refuse_masked
+from kernelopt.kernels.domains import frozen, key
+from kernelopt.kernels.sources import refuse_dates, refuse_masked
 from kernelopt.language.functions import Function
 from kernelopt.support.cvxpy_parts import AffAtom, Atom, forget, get_id
 from kernelopt.support.types import Array
 
+BESIDE = "what stands beside predictions"
 EUCLIDEAN = "2-norm"  # the kind of the norm of a vector θ; kind 2 is the spectral norm of a matrix θ
 
 
@@ -88,7 +89,7 @@ class Prediction(_Unmasked, AffAtom):
         # Functions are immutable, so the values are those of f as long as θ holds the same object.
         if self._cache is None or self._cache[0] is not f:
             known = f._known.get(self.data.fingerprint)
-            self._cache = f, self.at(f) if known is None else np.array(known)
+            self._cache = f, frozen(np.array(self.at(f) if known is None else known))
         return self._cache[1]
 
     def at(self, f: Function) -> Array:
@@ -105,7 +106,7 @@ class Prediction(_Unmasked, AffAtom):
 
     @property
     def dual_value(self) -> Array | None:
-        """ν, the multiplier of u = Aθ in f(u, …) + νᵀ(u − Aθ), one entry per row; None before a solve.
+        """ν, the multiplier of u = Aθ in f(u, …) + νᵀ(u − Aθ), one entry per row, read-only; None before a solve.
 
         Its nonzeros are the support vectors: −ν is a subgradient of the (minimized) outer problem in u.
         """
@@ -118,10 +119,10 @@ class Prediction(_Unmasked, AffAtom):
         _refuse_plain_problem(self)
 
     def __mul__(self, other: Any) -> Any:
-        return super().__mul__(self._no_matrix_product(other))
+        return super().__mul__(self._no_matrix_product(_data(other)))
 
     def __rmul__(self, other: Any) -> Any:
-        return super().__rmul__(self._no_matrix_product(other))
+        return super().__rmul__(self._no_matrix_product(_data(other)))
 
     def _no_matrix_product(self, other: Any) -> Any:
         """Refuse `y * theta(X)`: in cvxpy it is the matrix product, one number."""
@@ -145,13 +146,13 @@ class Prediction(_Unmasked, AffAtom):
         return _before_pandas(super().__rsub__(self._beside(other)))
 
     def __matmul__(self, other: Any) -> Any:
-        return super().__matmul__(_unmasked(other))
+        return super().__matmul__(_data(other))
 
     def __rmatmul__(self, other: Any) -> Any:
-        return super().__rmatmul__(_unmasked(other))
+        return super().__rmatmul__(_data(other))
 
     def __truediv__(self, other: Any) -> Any:
-        return super().__truediv__(_unmasked(other))
+        return super().__truediv__(_data(other))
 
     def __le__(self, other: Any) -> Any:
         return super().__le__(self._beside(other))
@@ -164,7 +165,7 @@ class Prediction(_Unmasked, AffAtom):
 
     def _beside(self, other: Any) -> Any:
         """What stands in a sum or comparison with predictions. Raises DataError for masked entries and other shapes."""
-        shape = getattr(_unmasked(other), "shape", ())
+        shape = getattr(_data(other), "shape", ())
         if isinstance(other, (list, tuple)):
             with suppress(ValueError):  # rows of different lengths, which cvxpy refuses
                 shape = np.shape(other)
@@ -184,9 +185,10 @@ class Prediction(_Unmasked, AffAtom):
     __hash__ = AffAtom.__hash__
 
 
-def _unmasked(other: Any) -> Any:
-    """Refuse masked entries, which cvxpy would read as data. Masked arrays in cvxpy's own atoms are not seen here."""
-    refuse_masked(other, "what stands beside predictions")
+def _data(other: Any) -> Any:
+    """Refuse masked entries and dates, which cvxpy would read as data. Those in its own atoms are not seen here."""
+    refuse_masked(other, BESIDE)
+    refuse_dates(other, BESIDE)
     return other
 
 

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from datetime import datetime
 
 import cvxpy as cp
 import numpy as np
@@ -356,3 +357,26 @@ def test_numbers_where_a_function_is_set():
         theta.value = np.ones(3)
     theta.value = ko.Function(theta.kernel, np.zeros((1, 1)), [2.0])
     assert theta(np.zeros((1, 1))).value == pytest.approx(2.0)
+
+
+def test_dates_beside_predictions_are_refused():
+    """cvxpy would read them as numbers of days."""
+    f = ko.Theta(ko.kernels.Gaussian(sigma=1.0))(np.arange(3.0)[:, None])
+    dates = np.arange(3).astype("datetime64[D]")
+    stamps = [datetime(2026, 1, k) for k in (1, 2, 3)]
+    for other in (dates, dates - dates[0], stamps, np.array(stamps), np.datetime64("2026-01-01"), [dates[0]] * 3):
+        for stated in (lambda d: d - f, lambda d: f - d, lambda d: f + d, lambda d: f <= d, lambda d: f @ d):
+            with pytest.raises(
+                DataTypeError, match="Expected what stands beside predictions to be real numbers; got dates"
+            ):
+                stated(other)
+
+
+def test_values_of_predictions_are_read_only():
+    X, y = np.arange(6.0)[:, None], np.arange(6.0)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    f = theta(X)
+    ko.Problem(cp.Minimize(cp.sum_squares(y - f) + ko.sum_squares(theta))).solve()
+    for array in (f.value, f.dual_value, f[:2].value, theta(X[:2] + 0.5).value):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
