@@ -280,7 +280,7 @@ class Certificate:
             gap = f"absolute gap {self.absolute_gap:.1e}"
         ranks = ", ".join(f"rank {r} of {n}" for r, n in self.ranks)
         low, high = self.interval
-        told = self._of_rounding()
+        told = "; ".join(part for part in (self._of_no_unit(), self._of_rounding()) if part)
         gap += f" ({told})" if told else ""
         bounds = f"optimum in [{low}, {high}]"
         parts = [bounds, gap, self.scope, ranks]
@@ -304,6 +304,12 @@ class Certificate:
         bound = float(Context(4, outward).create_decimal(self.of_terms))
         return f"for every θ at {side} {bound:.4g}"
 
+    def _of_no_unit(self) -> str:
+        """Why there is no relative gap beside a finite one; empty where there is one."""
+        if isfinite(self.relative_gap) or not isfinite(self.absolute_gap):
+            return ""
+        return "no relative one: " + ("the optimum is 0" if self.at_zero is None else "no θ improves on θ = 0")
+
     def _of_rounding(self) -> str:
         """How much of the gap is an allowance for rounding, where that is half of it or more."""
         gap = self.absolute_gap
@@ -316,7 +322,7 @@ class Certificate:
         low, high = self.interval
         rows = [
             ("optimum in", f"[{low}, {high}]"),
-            ("relative gap", f"{self.relative_gap:.1e}"),
+            ("relative gap", self._of_no_unit() or f"{self.relative_gap:.1e}"),
             ("absolute gap", f"{self.absolute_gap:.1e}"),
             *([("of the gap", told)] if (told := self._of_rounding()) else []),
             ("scope", f"{self.scope}: {self.solver}, not proven" if self.solver else self.scope),

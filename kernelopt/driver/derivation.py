@@ -298,7 +298,10 @@ def _enclosure(m: Material, solution: Solution, certificate: Certificate) -> Ite
     if solution.value is not None:
         rows.append(("Value of the answer: ", number(f"{solution.value:.10g}"), "."))
     rows.append(("Absolute gap: ", number(f"{certificate.absolute_gap:.1e}"), "."))
-    rows.append(("Relative gap: ", number(f"{certificate.relative_gap:.1e}"), "."))
+    if told := certificate._of_no_unit():
+        rows.append((f"Relative gap: {told}.",))
+    else:
+        rows.append(("Relative gap: ", number(f"{certificate.relative_gap:.1e}"), "."))
     if not by_word:
         rows.append(("Allowance for rounding, included in the gap: ", number(f"{certificate.rounding:.1e}"), "."))
     rows.append((f"Scope: {certificate.scope}. {_scope(certificate)}",))

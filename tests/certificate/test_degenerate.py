@@ -53,3 +53,14 @@ def test_degenerate(name, loss, free):
             certificate = problem.certificate
             assert problem.status == "optimal" or certificate.absolute_gap <= 1e-9, (lam.value, str(certificate))
             assert certificate.relative_gap <= 1e-6 or certificate.absolute_gap <= 1e-9
+
+
+def test_a_gap_without_a_unit_says_why():
+    """For a constant target the optimum is that of θ = 0, to rounding."""
+    theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(np.full(40, 3.3) - theta(X) - b) + ko.sum_squares(theta)))
+    problem.solve()
+    assert (problem.status, problem.certificate.relative_gap) == ("optimal", np.inf)
+    for text in (str(problem.certificate), problem.certificate._repr_html_(), str(problem.derivation())):
+        assert "no relative one: no θ improves on θ = 0" in text
