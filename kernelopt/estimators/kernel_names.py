@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from kernelopt.errors import DataError, OptionError
+from kernelopt.errors import DataError, KernelError, OptionError
 from kernelopt.kernels import Cosine, Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, as_kernel
 from kernelopt.kernels.domains import SPARSE, Vectors
 from kernelopt.kernels.sparse_rows import is_sparse, matrix, width
@@ -69,6 +69,42 @@ def _undone_by_errors(fit: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
+class Unmade:
+    """A kernel with parameters that it does not take, between `set_params` and `fit`, which raises the error."""
+
+    def __init__(self, base: Kernel, params: dict[str, Any], error: KernelError) -> None:
+        self.base, self.params, self.error = base, params, error
+
+    def __repr__(self) -> str:
+        return f"{self.base!r} with {', '.join(f'{name}={shown(value)}' for name, value in self.params.items())}"
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Those of the kernel, with the new ones."""
+        return self.base.get_params(deep) | self.params
+
+
+def _with_params(kernel: Any, params: dict[str, Any]) -> Kernel | Unmade:
+    """The kernel with some parameters changed, `Unmade` where it takes no such values. Raises KernelError for names."""
+    known = kernel.params if isinstance(kernel, Unmade) else {}
+    base = kernel.base if isinstance(kernel, Unmade) else as_kernel(kernel)
+    try:
+        return base.with_params(**known | params)
+    except KernelError as error:
+        if set(params) - set(base.get_params()):
+            raise
+        return Unmade(base, known | params, error)
+
+
+def made(kernel: Any) -> Kernel:
+    """A kernel from what an estimator has as one. Raises KernelError, also for parameters that were set before."""
+    if isinstance(kernel, Unmade):
+        raise kernel.error
+    return as_kernel(kernel)
+
+
 class ChoosesKernel(BaseEstimator, metaclass=Hinting):
     """An estimator with a parameter `kernel`, whose own parameters are set as `kernel__name`."""
 
@@ -82,6 +118,8 @@ class ChoosesKernel(BaseEstimator, metaclass=Hinting):
     def set_params(self, **params: Any) -> Self:
         """As in scikit-learn; `kernel__name` makes a kernel with that parameter changed, as kernels are immutable.
 
+        A value that the kernel does not take is refused by `fit`, so that a search goes on without it.
+
         Raises OptionError for a kernel given by name, as its parameters are those of the estimator.
         """
         inside = {name.removeprefix("kernel__"): v for name, v in params.items() if name.startswith("kernel__")}
@@ -94,7 +132,7 @@ class ChoosesKernel(BaseEstimator, metaclass=Hinting):
                 f"a name with the parameters gamma, degree and coef0.{instead}"
             )
         if inside:
-            plain["kernel"] = as_kernel(kernel).with_params(**inside)
+            plain["kernel"] = _with_params(kernel, inside)
         super().set_params(**plain)
         return self
 
@@ -113,12 +151,12 @@ class NamesKernel(ChoosesKernel):
     @property
     def _needs_matrix(self) -> bool:
         """Whether X must be a matrix of numbers."""
-        return isinstance(self.kernel, str) or isinstance(as_kernel(self.kernel).domain, Vectors)
+        return isinstance(self.kernel, str) or isinstance(made(self.kernel).domain, Vectors)
 
     def _chosen_kernel(self, X: Any, weights: Array) -> Kernel:
         """The kernel for the points X; raises OptionError for an unknown name, or an invalid parameter."""
         if not isinstance(self.kernel, str):
-            return as_kernel(self.kernel)
+            return made(self.kernel)
         if self.kernel not in NAMED:
             raise OptionError(
                 f"Expected kernel to be one of {', '.join(NAMED)}, {PRECOMPUTED}, or a kernel of ko.kernels; got "

@@ -15,9 +15,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.certificate import Certificate
-from kernelopt.errors import DataError, DataTypeError, NotPSDError, OptionError, SolverError
+from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError, OptionError, SolverError
 from kernelopt.estimators.kernel_names import SPARSE_NAMES, NamesKernel
-from kernelopt.estimators.sample import Sample, explained, merged, require_data, row_weights
+from kernelopt.estimators.sample import Sample, explained, merged, require_data, require_numbers, row_weights
 from kernelopt.kernels import Kernel, Precomputed, as_kernel
 from kernelopt.kernels.domains import ANYTHING, SPARSE, Anything, Domain, Indices
 from kernelopt.kernels.sparse_rows import sparse_rows, stays_sparse
@@ -59,6 +59,8 @@ class KernelModel(NamesKernel):
             require_flag(getattr(self, name), name)
         require_data(X, "X")
         require_data(y, "y")
+        if checks.get("y_numeric"):
+            require_numbers(y)
         if self._needs_matrix or is_matrix(X):
             with explained("X"):
                 found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)
@@ -147,7 +149,15 @@ class KernelModel(NamesKernel):
         """θᵀF(xᵢ) at new points, or from their kernel values with the training points."""
         check_is_fitted(self)
         X = self._read(X, reset=False)
-        return X[:, self.pivots_] @ self.coefficients_ if self.function_ is None else self.function_(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = X[:, self.pivots_] @ self.coefficients_ if self.function_ is None else self.function_(X)
+        if not np.isfinite(found).all():
+            first = int(np.argmin(np.isfinite(found).reshape(len(found), -1).all(axis=1)))
+            raise KernelError(
+                f"Expected predictions in the range of double precision; that at point {first} is not. Change the "
+                "units of X or of the kernel."
+            )
+        return found
 
 
 def dense(X: Any) -> Any:

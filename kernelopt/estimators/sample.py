@@ -10,6 +10,7 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from kernelopt.errors import DataError, DataTypeError
@@ -47,7 +48,23 @@ def require_data(value: Any, name: str) -> None:
     for dtype in [getattr(value, "dtype", None)] if of_frame is None or not hasattr(value, "columns") else of_frame:
         if getattr(dtype, "kind", "f") in ("m", "M"):
             raise DataTypeError(f"Expected {name} to be numbers; got dates or times, dtype {dtype}.")
+    if name == "y" and sp.issparse(value):
+        raise DataTypeError(
+            f"Expected y to be an array; got a sparse matrix of shape {value.shape}. Write y.toarray()."
+        )
     refuse_masked(value, name)
+
+
+def require_numbers(y: Any) -> None:
+    """Raise DataError for targets with strings, which scikit-learn would blame on X where they stand in a frame."""
+    if not hasattr(y, "dtype") and not hasattr(y, "dtypes"):
+        return
+    found = np.asarray(y)
+    if found.dtype.kind not in "OSUT":
+        return
+    text = next((value for value in found.ravel() if isinstance(value, (str, bytes))), None)
+    if text is not None:
+        raise DataError(f"Expected y to be real numbers; got {shown(text)}. Encode strings and categories as numbers.")
 
 
 @contextmanager

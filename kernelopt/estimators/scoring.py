@@ -8,13 +8,15 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import _num_samples
 
-from kernelopt.estimators.sample import explained, require_data, row_weights
+from kernelopt.estimators.sample import explained, require_data, require_numbers, row_weights
 from kernelopt.support.types import Array
 
 
-def score_weights(X: Any, y: Any, sample_weight: Any) -> Array | None:
+def score_weights(X: Any, y: Any, sample_weight: Any, is_numeric: bool = True) -> Array | None:
     """The weights for a score, None for equal ones. Raises ValueError for weights or y that no fit takes."""
     require_data(y, "y")
+    if is_numeric:
+        require_numbers(y)
     with explained("y"):
         assert_all_finite(y, input_name="y")
     return None if sample_weight is None else row_weights(sample_weight, _num_samples(X))
@@ -33,4 +35,4 @@ class Classifier(ClassifierMixin):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The (weighted) share of rows whose class is predicted."""
-        return float(super().score(X, y, score_weights(X, y, sample_weight)))
+        return float(super().score(X, y, score_weights(X, y, sample_weight, is_numeric=False)))

@@ -18,7 +18,7 @@ from kernelopt.errors import DataError, KernelOptError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernel_names import ChoosesKernel
 from kernelopt.estimators.model import read_objects, solved
-from kernelopt.estimators.sample import explained, require_data
+from kernelopt.estimators.sample import explained, require_data, require_numbers
 from kernelopt.estimators.scoring import Classifier, Regressor
 from kernelopt.kernels.domains import ANYTHING
 from kernelopt.kernels.sources import refuse_masked
@@ -211,6 +211,7 @@ class _Stated(ChoosesKernel):
 class _StatedRegressor(Regressor, _Stated):
     def fit(self, X: Any, y: Any, **data: Any) -> Self:
         """State the problem for (X, y, **data) and solve it."""
+        require_numbers(y)
         X, y = self._read(X, y, y_numeric=True, multi_output=True)
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         self._fit(X, np.asarray(y, dtype=np.float64), data)

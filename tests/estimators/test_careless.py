@@ -3,6 +3,10 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import GridSearchCV
 
 import kernelopt as ko
 from kernelopt.errors import DataError, DataTypeError, KernelError, OptionError
@@ -59,8 +63,8 @@ def test_scores_that_are_no_numbers(scoring):
 
 def test_refused_parameters_change_nothing():
     model = E.KernelClassifier(kernel=ko.kernels.Gaussian(sigma=1.0), alpha=0.3)
-    with pytest.raises(KernelError):
-        model.set_params(alpha=7, kernel__sigma=-1)
+    with pytest.raises(KernelError, match="sigm"):
+        model.set_params(alpha=7, kernel__sigm=2.0)
     assert model.alpha == 0.3
     assert model.set_params(alpha=7, kernel__sigma=2.0).kernel.sigma == 2.0 and model.alpha == 7
     new = ko.kernels.Laplacian(sigma=1.0)
@@ -94,3 +98,61 @@ def test_parameters_of_cvxpy_and_missing_labels():
     labels = pandas.Series(["a", "b", None] * 4, dtype="string")
     with pytest.raises(DataError, match="without missing values"):
         ko.estimators.KernelClassifier().fit(X, labels)
+
+
+def test_parameters_that_the_kernel_does_not_take_are_refused_by_fit():
+    """A search goes on without such a candidate, as with scikit-learn's estimators."""
+    model = E.KernelRegressor(kernel=ko.kernels.Gaussian(sigma=1.0))
+    with pytest.warns((FitFailedWarning, UserWarning)):
+        found = GridSearchCV(model, {"kernel__sigma": [-1, 1.0]}, cv=2).fit(X, X[:, 0])
+    assert np.isnan(found.cv_results_["mean_test_score"]).tolist() == [True, False]
+    model.set_params(kernel__sigma=-1)
+    assert model.get_params()["kernel__sigma"] == -1 and "sigma=-1" in repr(model)
+    for fit in (model.fit, clone(model).fit):
+        with pytest.raises(KernelError, match="Expected sigma to be a number > 0; got -1"):
+            fit(X, X[:, 0])
+    assert model.set_params(kernel__sigma=2.0).kernel == ko.kernels.Gaussian(sigma=2.0)
+
+
+@pytest.mark.parametrize("model", [E.KernelRegressor(), E.NuKernelRegressor(), E.KernelRegressorCV(alphas=[1.0])])
+def test_strings_and_sparse_matrices_as_targets(model):
+    pd = pytest.importorskip("pandas")
+    names = ["a", "b"] * 20
+    for y in (
+        pd.Series(names),
+        pd.Series(names, dtype="category"),
+        pd.Categorical(names),
+        pd.Series(names, dtype="string"),
+    ):
+        with pytest.raises(DataError, match="Expected y to be real numbers; got 'a'"):
+            model.fit(X, y)
+    with pytest.raises(DataTypeError, match=r"Expected y to be an array; got a sparse matrix.*y.toarray"):
+        model.fit(X, sp.csr_array(X))
+    model.fit(X, X[:, 0])
+    with pytest.raises(DataError, match="Expected y to be real numbers; got 'a'"):
+        model.score(X, pd.Series(names))
+    with pytest.raises(DataTypeError, match="got a sparse matrix"):
+        E.KernelClassifier().fit(X, sp.csr_array(1.0 * HALVES[:, None]))
+
+
+def test_quantiles_that_were_set_after_the_fit():
+    model = E.KernelQuantileRegressor([0.1, 0.5]).fit(X, X[:, 0]).set_params(quantiles=[0.1, 0.5, 0.9])
+    with pytest.raises(OptionError, match=r"Expected the quantiles of the fit, \[0.1, 0.5\]; got \[0.1, 0.5, 0.9\]"):
+        model.score(X, X[:, 0])
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "multinomial"])
+def test_decisions_beyond_double_precision_have_no_probability(loss):
+    """They would be NaN: ∞ − ∞."""
+    y = np.digitize(X[:, 0], [0.3, 0.6])
+    model = E.KernelClassifier(loss, alpha=1e-3, kernel="precomputed").fit(X @ X.T, y)
+    with pytest.raises(KernelError, match="Expected predictions in the range of double precision; that at point 1"):
+        model.predict_proba(np.vstack([X[:1] @ X.T, np.full((1, 40), 1e308)]))
+
+
+@pytest.mark.parametrize("value", [0.0, 3.3, 1e6])
+def test_a_constant_target_is_fitted_without_warnings(value):
+    y = np.full(40, value)
+    for model in (E.NuKernelRegressor(), E.KernelRegressor("absolute_error"), E.KernelQuantileRegressor([0.1, 0.9])):
+        assert np.allclose(model.fit(X, y).predict(X[:3]), value, rtol=1e-9)
+    E.KernelRegressor("absolute_error", fit_intercept=False, tol=1e-4).fit(X, y)  # no unit to standardize
