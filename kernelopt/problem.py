@@ -80,7 +80,8 @@ class Problem(Statement, Answered):
         require_kind(objective, (cp.Minimize, cp.Maximize), "the objective", "cp.Minimize(...) or cp.Maximize(...)")
         given = _listed(constraints)
         boxes = tuple(c for c in given if isinstance(c, Everywhere))
-        at_first = [c.at(c.grid()) if isinstance(c, Everywhere) else c for c in given]
+        plain = [bool(c) if isinstance(c, np.bool_) else c for c in given]  # cvxpy takes Python's truth values only
+        at_first = [c.at(c.grid()) if isinstance(c, Everywhere) else c for c in plain]
         self._set(cp.Problem(objective, at_first), None, None, boxes, given)
 
     def _set(

@@ -36,7 +36,8 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     The parameters of the class are `solve_options` (a dict for `Problem.solve`) and the arguments of `build` that have
     a default, so that `GridSearchCV` can choose them. Arguments without default, besides X and y, are data that `fit`
     takes by name, with an entry for each row: `fit(X, y, group=group)`. Those with a default may be given to `fit`
-    too, such as sample_weight=None. `build` gets lists of numbers or strings, frames and series as arrays.
+    too, such as sample_weight=None. `build` gets lists of numbers or strings, frames and series as arrays, and arrays
+    as read-only views.
 
     With scikit-learn's metadata routing, `set_fit_request` has the arguments without default and those whose default is
     None: `set_fit_request(group=True)`.
@@ -86,6 +87,8 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     arguments = list(inspect.signature(build).parameters.values()) if is_function(build) else []
     if len(arguments) < 2 or any(a.kind in (a.VAR_POSITIONAL, a.VAR_KEYWORD, a.POSITIONAL_ONLY) for a in arguments):
         raise OptionError(f"Expected a function build(X, y, ...) with arguments that have names; got {build!r}.")
+    if any(a.name == "self" for a in arguments):
+        raise OptionError("Expected other names for build's arguments than self, the estimator; write a function.")
     taken = [a.name for a in arguments[2:] if a.name in OWN or hasattr(bases[kind], a.name)]
     if taken:
         raise OptionError(f"Expected other names for build's arguments; an estimator has {', '.join(taken)} already.")
@@ -183,7 +186,8 @@ class _Stated(ChoosesKernel):
         for name, value in data.items():
             refuse_masked(value, name)
         check_consistent_length(X, y, *(v for v in data.values() if v is not None))
-        problem, f = _stated(self._build(X, y, **params | {name: _as_array(value) for name, value in data.items()}))
+        given = {name: _read_only(_as_array(value)) for name, value in data.items()}
+        problem, f = _stated(self._build(_read_only(X), _read_only(y), **params | given))
         self.certificate_ = solved(self, problem)
         try:
             self._predictor = Predictor(f, X)
@@ -250,6 +254,15 @@ def _has_objects(X: Any) -> bool:
     if not isinstance(points, list):
         points = points.tolist() if len(getattr(points, "shape", ())) == 1 and hasattr(points, "tolist") else [None]
     return all(isinstance(x, (str, set, frozenset, dict)) for x in points)
+
+
+def _read_only(value: Any) -> Any:
+    """A view of an array that `build` cannot change: the array may be the caller's."""
+    if not isinstance(value, np.ndarray):
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view
 
 
 def _as_array(value: Any) -> Any:

@@ -74,19 +74,25 @@ def notation(thetas: Iterable[Theta], statements: Sequence[Any]) -> Notation:
             for shown, imposed in zip(_predictions(box.shown), _predictions(box._stated(box.points)), strict=True):
                 name = matrices[shown.data.theta, shown.data.fingerprint]
                 matrices.setdefault((imposed.data.theta, imposed.data.fingerprint), name)
-    return Notation(names(thetas), matrices, letters(leaf for s in statements for leaf in _leaves(s)))
+    of_thetas = names(thetas)
+    return Notation(of_thetas, matrices, letters((leaf for s in statements for leaf in _leaves(s)), of_thetas.values()))
 
 
-def letters(leaves: Iterable[Any]) -> dict[int, str]:
+def letters(leaves: Iterable[Any], others: Iterable[str] = ()) -> dict[int, str]:
     """Letters for the variables and parameters that the user did not name, by their ids, in order of appearance.
 
-    cvxpy names them by their id: var206, param7.
+    cvxpy names them by their id: var206, param7. Leaves with one name get subscripts, b₁ and b₂, as does one with the
+    name of another object.
     """
-    found = {leaf.id: leaf for leaf in leaves if isinstance(leaf, (cp.Variable, cp.Parameter))}
+    found, others = {leaf.id: leaf for leaf in leaves if isinstance(leaf, (cp.Variable, cp.Parameter))}, list(others)
     taken = {str(leaf.name()) for leaf in found.values()}
     free = {kind: _free(alphabet, taken) for kind, alphabet in (("var", VARIABLES), ("param", PARAMETERS))}
     kinds = {i: "param" if isinstance(leaf, cp.Parameter) else "var" for i, leaf in found.items()}
-    return {i: next(free[kinds[i]]) for i, leaf in found.items() if leaf.name() == f"{kinds[i]}{leaf.id}"}
+    unnamed = [i for i, leaf in found.items() if leaf.name() == f"{kinds[i]}{leaf.id}"]
+    called = [str(leaf.name()) for i, leaf in found.items() if i not in unnamed]
+    told = _numbered([*others, *called], [*others, *called])[len(others) :]
+    named = zip((i for i in found if i not in unnamed), called, told, strict=True)
+    return {i: next(free[kinds[i]]) for i in unnamed} | {i: new for i, old, new in named if new != old}
 
 
 def _free(alphabet: str, taken: set[str]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from kernelopt.results.solution import Status
 from kernelopt.solvers import branch_and_bound, cone_memory, integer_boxes
 from kernelopt.solvers.equilibration import equilibrate
 from kernelopt.support import clock, outside
+from kernelopt.support.checks import is_integer, shown
 from kernelopt.support.clock import OutOfTimeError
 from kernelopt.support.cvxpy_parts import Compiled, compiled
 from kernelopt.support.cvxpy_parts import Solution as CvxpySolution
@@ -117,6 +118,10 @@ SCS_NAMES = (
 HIGHS_LEAST = 1e-10  # least mip_feasibility_tolerance that it takes
 # What other solvers call the accuracy, for which solve() has tol.
 ACCURACY = {"eps", "eps_abs", "eps_rel", "abstol", "reltol", "feastol", "tol_gap_abs", "tol_gap_rel", "tol_feas"}
+ITERATIONS = {
+    "max_iter",
+    "max_iters",
+}  # numbers of iterations, which solvers refuse without their name, or take as others
 SPELLED = 0.8  # least ratio of difflib for an option of the solver that was meant: max_iters suggests max_iter
 ECOS_STOPPED, ECOS_INACCURATE, SCS_STOPPED = -4, 10, -5  # in the headers of ECOS and of SCS
 # The solvers that kernelopt's tests cover. Every other one that cvxpy finds installed works by name, with its own
@@ -314,6 +319,9 @@ def _by_cvxpy(  # noqa: PLR0917
 ) -> Answer:  # fmt: skip
     """The answer of one of cvxpy's solvers."""
     known = CONIC_SOLVERS.get(solver, ConicSolver(""))
+    for name in ITERATIONS & set(options):
+        if not is_integer(options[name]) or options[name] < 1:
+            raise SolverError(f"Expected {name} of {solver} to be an integer ≥ 1; got {shown(options[name])}.")
     if solver == "ECOS_BB" and not options.get("mi_max_iters", 1) >= 1:  # it ends the process
         raise SolverError(f"Expected mi_max_iters of ECOS_BB to be at least 1; got {options['mi_max_iters']!r}.")
     found = compiled(problem, solver, ours)

@@ -200,3 +200,33 @@ def test_what_is_no_statement(build):
         from_problem(build)
     with pytest.raises(ko.errors.OptionError, match="kind"):
         from_problem(ridge, "ranker")
+
+
+def test_what_build_gets_is_read_only_and_named():
+    """The arrays may be the caller's."""
+    X, y = np.linspace(0, 1, 12)[:, None], np.linspace(0, 1, 12)
+
+    def stated(X, y, changes=False):
+        theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+        f = theta(X)
+        if changes:
+            y *= 2
+        return ko.Problem(cp.Minimize(cp.sum_squares(y - f) + ko.sum_squares(theta))), f
+
+    def numbered(X, y):
+        problem, f = stated(X, y)
+        return problem, f[np.argsort(-X[:, 0])]
+
+    Stated = from_problem(stated)
+    Stated().fit(X, y)
+    with pytest.raises(ValueError, match="read-only"):
+        Stated(changes=True).fit(X, y)
+    assert y[-1] == 1
+    with pytest.raises(ko.errors.DataError, match="out of bounds"):
+        from_problem(numbered)().fit(X, y)
+
+    def bound(X, y, self=1.0):
+        return stated(X, y)
+
+    with pytest.raises(ko.errors.OptionError, match="than self"):
+        from_problem(bound)

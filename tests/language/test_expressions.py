@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import kernelopt as ko
-from kernelopt.errors import DataError, DataTypeError, DCPError, KernelError, RepresenterError
+from kernelopt.errors import DataError, DataTypeError, DCPError, KernelError, RepresenterError, SolverError
 from kernelopt.language.nodes import norm_from_gram
 
 X = np.array([[0.0, 1.0], [1.0, 0.5], [-1.0, 2.0]])
@@ -380,3 +380,18 @@ def test_values_of_predictions_are_read_only():
     for array in (f.value, f.dual_value, f[:2].value, theta(X[:2] + 0.5).value):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1.0
+
+
+def test_truth_values_of_numpy_as_constraints():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    objective = cp.Minimize(cp.sum_squares(theta(np.arange(3.0)[:, None]) - 1) + ko.sum_squares(theta))
+    problem = ko.Problem(objective, [np.float64(0) <= 1])
+    problem.solve()
+    assert problem.status == "optimal"
+    impossible = ko.Problem(objective, [np.float64(2) <= 1])
+    impossible.solve()
+    assert impossible.status == "infeasible"
+    for solver in ("CLARABEL", "OSQP"):
+        for count in (-1, 0, 1.5):
+            with pytest.raises(SolverError, match=f"Expected max_iter of {solver} to be an integer ≥ 1"):
+                problem.solve(solver=solver, max_iter=count)

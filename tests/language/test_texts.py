@@ -142,3 +142,11 @@ U, C = cp.Variable((9, 3), name="U"), cp.Variable(3, name="c")
 )
 def test_slices_and_broadcast_variables_are_written_as_typed(expression, text):
     assert describe(expression) == text
+
+
+def test_variables_of_one_name_are_told_apart():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    a, b, c = cp.Variable(name="b"), cp.Variable(name="b"), cp.Variable(3, name="θ")
+    f = theta(np.arange(3.0)[:, None])
+    problem = ko.Problem(cp.Minimize(cp.sum_squares(f - c - (a - b)) + ko.sum_squares(theta)))
+    assert "A·θ − θ₂ − (b₁ − b₂)" in str(problem)
