@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -91,6 +92,7 @@ class Problem(Statement, Answered):
         self._state(stated)
         self._boxes, self._given = boxes, given
         self._point: Iterate | None = None
+        self._is_solving = False
         self._shown: tuple[Reduction, cp.Problem] | None = None
         self._factored: Factored | None = None
         self._solution = solution
@@ -275,7 +277,10 @@ class Problem(Statement, Answered):
         check_solver_options(solver, solver_options)
         self._require_parameter_values()
         # The rules are checked, and the tree is cut where θ enters: f(u, t, y) with u = Aθ, ‖θ‖ ≤ t.
-        with clock.recorded() as seconds, spelling(Problem.solve, solver_options), clock.until(aim.deadline):
+        with (
+            self._not_within_itself(), clock.recorded() as seconds, spelling(Problem.solve, solver_options),
+            clock.until(aim.deadline),
+        ):  # fmt: skip
             with clock.phase(clock.STATEMENT):
                 canonical = self._private_form()
                 outer = self._outer()
@@ -307,6 +312,20 @@ class Problem(Statement, Answered):
         if in_rationals and solution is not None and solution.certificate is not None and self._point is not None:
             self._unpack(exact.decided(solution, canonical.constant, tol, abs_tol), self._point)
         return self.value
+
+    @contextmanager
+    def _not_within_itself(self) -> Iterator[None]:
+        """A context for a solve. Raises KernelOptError where a function that it calls solves the same problem."""
+        if self._is_solving:
+            raise KernelOptError(
+                "Expected losses and kernels that do not solve the problem in which they stand; one calls its solve(). "
+                "State what it needs as a problem of its own."
+            )
+        self._is_solving = True
+        try:
+            yield
+        finally:
+            self._is_solving = False
 
     def _solve_everywhere(self, options: dict[str, Any]) -> float | None:
         """Solve with points of the boxes, exchanged until g ≥ 0 is proven on all of them."""

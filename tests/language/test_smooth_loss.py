@@ -953,3 +953,21 @@ def test_rows_of_weight_zero_keep_their_domain(are_parameters):
         values.append(problem.solve())
         assert f.value.min() >= -1e-8
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+def test_a_loss_that_solves_its_own_problem():
+    theta, stated = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), []
+
+    def value(u, y):
+        for problem in stated:
+            problem.solve()
+        return 0.5 * (u - y) ** 2
+
+    loss = ko.SmoothLoss(value, lambda u, y: u - y, lambda u, y: np.ones_like(u))
+    terms = loss(theta(np.arange(4.0)[:, None]), np.arange(4.0))
+    problem = ko.Problem(cp.Minimize(cp.sum(terms) + ko.sum_squares(theta)))
+    stated.append(problem)
+    with pytest.raises(KernelOptError, match="do not solve the problem in which they stand"):
+        problem.solve()
+    stated.clear()
+    assert problem.solve() > 0
