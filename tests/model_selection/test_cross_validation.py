@@ -290,7 +290,7 @@ def test_what_it_refuses():
         ("five", OptionError, "a splitter"),
         ([1, 2], OptionError, "a splitter"),
         ([], DataError, "both sides"),
-        ([([0, 1], [])], DataError, "numbers of rows"),
+        ([([0, 1], [])], DataError, "fold 0 has none that is left out"),
         ([([0, 1], [1, 2])], DataError, "some are on both sides"),
         ([([0, 1], [40])], DataError, "numbers of rows below 40"),
         ([([0.5], [1])], DataError, "numbers of rows"),
