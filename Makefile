@@ -73,6 +73,7 @@ bench:
 	$(BIN)/python tests/benchmarks/norms.py --large
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/chart.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/estimators.py
+	$(BIN)/python tests/benchmarks/defaults.py
 	$(BIN)/python tests/benchmarks/texts.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/gradients.py
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/benchmarks/bags.py

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
-from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from kernelopt import losses
 from kernelopt.errors import DataError, DataTypeError, OptionError
+from kernelopt.estimators import keywords
 from kernelopt.estimators.intercepts import midpoint, of_hinge
 from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import Sample, row_weights
@@ -69,6 +70,29 @@ def _require_order(y: Any) -> None:
         ) from None
 
 
+def class_weights(class_weight: Any, y: Any, weights: Array) -> Array:
+    """The weight of each row's class; "balanced" ones are in inverse proportion to the weights of its rows.
+
+    Raises OptionError for other values than "balanced" and a dict of weights ≥ 0.
+    """
+    is_name = isinstance(class_weight, str) and class_weight == "balanced"
+    if not isinstance(class_weight, Mapping) and not is_name:
+        raise OptionError(
+            f'Expected class_weight to be "balanced", a dict of classes and weights, or None; got '
+            f"{shown(class_weight)}."
+        )
+    if not is_name:
+        wrong = {name: w for name, w in class_weight.items() if not _is_weight(w)}
+        if wrong:
+            raise OptionError(f"Expected class_weight with finite numbers ≥ 0; got {shown(wrong)}.")
+        return np.asarray(compute_sample_weight(class_weight, y), dtype=float)
+    _, numbers = np.unique(y, return_inverse=True)
+    of_class = np.bincount(numbers, weights)
+    there = of_class > 0
+    share = np.where(there, weights.sum() / (np.count_nonzero(there) * np.where(there, of_class, 1.0)), 0.0)
+    return np.asarray(share[numbers])
+
+
 def _is_weight(w: Any) -> bool:
     return isinstance(w, (int, float, np.number)) and 0 <= float(w) < inf
 
@@ -89,7 +113,8 @@ class KernelClassifier(Classifier, KernelModel):
 
     With K > 2 classes, a loss of margins is fitted once for each class against the rest; the K problems share one
     factor of the kernel matrix, and `predict` returns the class with the largest fₖ. The joint losses "multinomial" and
-    "crammer_singer" state one problem in a p×K matrix θ: minimize Σᵢ wᵢ ℓ(yᵢ, F(xᵢ)) + α‖θ‖².
+    "crammer_singer" state one problem in a p×K matrix θ: minimize Σᵢ wᵢ ℓ(yᵢ, F(xᵢ)) + α‖θ‖². For K > 2 "log_loss" is
+    "multinomial", as in `LogisticRegression`; `OneVsRestClassifier` fits each class against the rest.
 
     Parameters
     ----------
@@ -97,11 +122,12 @@ class KernelClassifier(Classifier, KernelModel):
         "hinge" max(0, 1 − yf), "squared_hinge", "log_loss" log(1 + exp(−yf)), "squared_error" (1 − yf)²; joint:
         "multinomial" log Σₖ exp(fₖ) − f[y], "crammer_singer" maxₖ(fₖ + [k ≠ y]) − f[y]. Or a `ko.SmoothLoss`, or a
         function of (y, f), y an array of ±1, that returns a `SmoothLoss` or a cvxpy expression with an entry per row.
-    alpha : float > 0
-        The coefficient of ‖θ‖².
+    alpha : float > 0 or None
+        The coefficient of ‖θ‖². None is ½, C = 1 as in `SVC` and `LogisticRegression`.
     class_weight : dict, "balanced" or None
         Weights of the classes, which multiply those of rows; "balanced" is W/(K·Wₖ), with the sums W of all weights of
-        rows and Wₖ of a class's, as in scikit-learn's `LogisticRegression`. A class of weight 0 is left out.
+        rows and Wₖ of a class's, as in scikit-learn's `LogisticRegression`. A class of weight 0 is left out. The
+        variance in gamma="scale" does not count them, as in `SVC`.
     C : float > 0, optional
         scikit-learn's C, in place of alpha: α = 1/(2C).
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
@@ -118,8 +144,8 @@ class KernelClassifier(Classifier, KernelModel):
 
     Notes
     -----
-    `predict_proba` exists for "log_loss" (for K > 2 the K probabilities, scaled to sum to 1) and "multinomial". No
-    other loss defines probabilities: wrap the estimator in `sklearn.calibration.CalibratedClassifierCV`.
+    `predict_proba` exists for "log_loss" and "multinomial". No other loss defines probabilities: wrap the estimator in
+    `sklearn.calibration.CalibratedClassifierCV`.
     `fit(X, y, sample_weight=w)` takes weights w ≥ 0; 0 leaves a row out, and 2 counts it twice.
 
     Raises
@@ -140,15 +166,12 @@ class KernelClassifier(Classifier, KernelModel):
     ((1, 2), True)
     """
 
-    _instead_of: ClassVar[Mapping[str, str]] = {
-        **KernelModel._instead_of,
-        "probability": 'KernelClassifier("log_loss") has predict_proba; so has "multinomial".',
-    }
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.CLASSIFIER
 
     def __init__(
-        self, loss: Any = "hinge", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
-        coef0: float = 1.0, fit_intercept: bool = True, class_weight: Any = None, C: float | None = None,
-        tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
+        self, loss: Any = "hinge", *, alpha: float | None = None, kernel: Any = "rbf", gamma: Any = "scale",
+        degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, class_weight: Any = None,
+        C: float | None = None, tol: float = 1e-6, solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.loss = loss
         self.alpha = alpha
@@ -166,13 +189,13 @@ class KernelClassifier(Classifier, KernelModel):
         """Fit to points X (n, columns), or kernel values (n, n), and classes y (n,) of any kind."""
         X, y = self._read(X, y)
         weights = row_weights(sample_weight, len(X))
-        if self.class_weight is not None:
-            sample_weight = weights = weights * self._of_classes(y, weights)
-        self.classes_, numbers = numbered_classes(y, weights)
-        sample, kernel, points = self._sample(X, numbers, sample_weight)
+        of_classes = None if self.class_weight is None else class_weights(self.class_weight, y, weights)
+        self.classes_, numbers = numbered_classes(y, weights if of_classes is None else weights * of_classes)
+        sample, kernel, points = self._sample(X, numbers, sample_weight, of_classes)
         numbers = numbers[sample.rows]
-        if isinstance(self.loss, str) and self.loss in JOINT:
-            self._fit_jointly(kernel, points, numbers, sample)
+        joint = self._joint(len(self.classes_))
+        if joint is not None:
+            self._fit_jointly(joint, kernel, points, numbers, sample)
         elif len(self.classes_) == 2:
             (self.certificate_,), function, self.intercept_, nu = self._fit_each(
                 kernel, points, [2.0 * numbers - 1], sample
@@ -212,14 +235,20 @@ class KernelClassifier(Classifier, KernelModel):
         together = None if any(column is None for column in columns) else np.column_stack(columns)
         return list(certificates), functions, intercepts[0] if len(labels) == 1 else np.array(intercepts), together
 
-    def _fit_jointly(self, kernel: Kernel, points: Any, numbers: Array, sample: Sample) -> None:
+    def _joint(self, K: int) -> str | None:
+        """The name of the joint loss for K classes; None where each class is fitted against the rest."""
+        name = self.loss if isinstance(self.loss, str) else None
+        if name == "log_loss" and K > 2:
+            return "multinomial"
+        return name if name in JOINT else None
+
+    def _fit_jointly(self, joint: str, kernel: Kernel, points: Any, numbers: Array, sample: Sample) -> None:
         """One p×K matrix θ for all classes; for two classes f = f₁ − f₀ is stored."""
-        assert isinstance(self.loss, str)
         K = len(self.classes_)
         theta, b = Theta(kernel, K), self._intercept(K)
         U = theta(points)
         F = U if b is None else U + b[None, :]
-        problem = Problem(self._objective(JOINT[self.loss](numbers, F), sample, theta))
+        problem = Problem(self._objective(JOINT[joint](numbers, F), sample, theta))
         self.certificate_ = solved(self, problem, tol=self.tol)
         self._keep(kernel, points, sample, [theta.value], U.dual_value)
         self.intercept_ = np.zeros(K) if b is None else np.array(b.value)
@@ -242,34 +271,13 @@ class KernelClassifier(Classifier, KernelModel):
         f = self.decision_function(X)
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
 
-    def _of_classes(self, y: Any, weights: Array) -> Array:
-        """The weight of each row's class; "balanced" ones are in inverse proportion to the weights of its rows."""
-        is_name = isinstance(self.class_weight, str) and self.class_weight == "balanced"
-        if not isinstance(self.class_weight, Mapping) and not is_name:
-            raise OptionError(
-                f'Expected class_weight to be "balanced", a dict of classes and weights, or None; got '
-                f"{shown(self.class_weight)}."
-            )
-        if not is_name:
-            wrong = {name: w for name, w in self.class_weight.items() if not _is_weight(w)}
-            if wrong:
-                raise OptionError(f"Expected class_weight with finite numbers ≥ 0; got {shown(wrong)}.")
-            return np.asarray(compute_sample_weight(self.class_weight, y), dtype=float)
-        _, numbers = np.unique(y, return_inverse=True)
-        of_class = np.bincount(numbers, weights)
-        there = of_class > 0
-        share = np.where(there, weights.sum() / (np.count_nonzero(there) * np.where(there, of_class, 1.0)), 0.0)
-        return np.asarray(share[numbers])
-
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, (n, K); for the losses that define it, "log_loss" and "multinomial"."""
         f = self.decision_function(X)
         if f.ndim == 1:
             return np.column_stack([expit(-f), expit(f)])
-        if self.loss == "multinomial":
-            return np.asarray(softmax(f, axis=1))
-        return np.exp(self.predict_log_proba(X))
+        return np.asarray(softmax(f, axis=1))
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
@@ -277,7 +285,4 @@ class KernelClassifier(Classifier, KernelModel):
         f = self.decision_function(X)
         if f.ndim == 1:
             return np.column_stack([log_expit(-f), log_expit(f)])
-        if self.loss == "multinomial":
-            return np.asarray(log_softmax(f, axis=1))
-        logs = log_expit(f)
-        return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))
+        return np.asarray(log_softmax(f, axis=1))

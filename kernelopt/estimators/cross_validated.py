@@ -19,8 +19,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 
 from kernelopt.errors import DataError, KernelOptError, OptionError, SolverError
-from kernelopt.estimators import by_gradient
-from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, numbered_classes
+from kernelopt.estimators import by_gradient, keywords
+from kernelopt.estimators.classification import JOINT, OF_MARGINS, KernelClassifier, class_weights, numbered_classes
 from kernelopt.estimators.model import KernelModel, loss_terms, options_of, positive, take
 from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import Sample, row_weights
@@ -59,7 +59,7 @@ class _ChoosesAlpha(KernelModel):
     _known: Array | None = None  # in a copy that is scored: f at the rows left out
     _tuned: Kernel | None = None  # while all rows are fitted: the kernel that `tune` chose
 
-    def _strength(self) -> float:
+    def _strength(self, outputs: int | None = None) -> float:
         return float(self.alpha_)
 
     def _theta_at(self, X: Any) -> Array:
@@ -132,14 +132,20 @@ class _ChoosesAlpha(KernelModel):
         return routed
 
     def _choose(  # noqa: PLR0917
-        self, X: Any, y: Array, sample_weight: Any, labels: list[Any], is_classifier: bool, given: Mapping[str, Any]
-    ) -> None:
-        """Choose α, and what `tune` names; predictions of several `labels` stand side by side."""
+        self, X: Any, y: Array, sample_weight: Any, labels: list[Any], given: Mapping[str, Any],
+        of_classes: Array | None = None,
+    ) -> None:  # fmt: skip
+        """Choose α, and what `tune` names; predictions of several `labels` stand side by side.
+
+        of_classes : weights of the rows' classes, which fits have and scores do not; None for a regressor
+        """
         for_splitter = self._for_splitter(given)
         self.alphas_ = self._values()
-        base = row_weights(sample_weight, len(y))
+        counts = row_weights(sample_weight, len(y))
+        base = counts if of_classes is None else counts * of_classes
         rows = np.flatnonzero(base > 0)
-        kernel, points = self._points(X, Sample(rows, base[rows]))
+        kernel, points = self._points(X, Sample(rows, counts[rows]))
+        is_classifier = of_classes is not None
         self._require_number_of_folds(len(y))
         try:
             split = list(check_cv(self.cv, y, classifier=is_classifier).split(X, y, **for_splitter))
@@ -166,9 +172,9 @@ class _ChoosesAlpha(KernelModel):
             delattr(self, name)
         if self.tune is False or self.tune is None:
             columns = self._all_predictions(kernel, points, of_rows, base[rows], folds)
-            self._score(X, y, sample_weight, rows, base, folds, columns)
+            self._score(X, y, None if sample_weight is None else counts, rows, folds, columns)
         else:
-            self._search(kernel, points, of_rows, base[rows], folds)
+            self._search(kernel, points, of_rows, base[rows], counts[rows], folds)
 
     def _require_number_of_folds(self, n: int) -> None:
         """Raise OptionError for a number that is none of folds; `check_cv` checks what is no number."""
@@ -176,10 +182,12 @@ class _ChoosesAlpha(KernelModel):
         if is_flag or (is_integer(self.cv) and not 2 <= self.cv <= n):
             raise OptionError(f"Expected cv to be from 2 to {n} folds of {n} rows; got {shown(self.cv)}.")
 
-    def _search(self, kernel: Kernel, points: Any, labels: list[Any], base: Array, folds: list[Fold]) -> None:
+    def _search(  # noqa: PLR0917
+        self, kernel: Kernel, points: Any, labels: list[Any], base: Array, counts: Array, folds: list[Fold]
+    ) -> None:
         """Set `alpha_`, `gamma_` or `scales_`, `best_score_`, `search_`, and the kernel of the fit to all rows."""
         gamma = (
-            self._gamma(points, base) if isinstance(self.kernel, str) and self.kernel in by_gradient.BY_GAMMA else 1.0
+            self._gamma(points, counts) if isinstance(self.kernel, str) and self.kernel in by_gradient.BY_GAMMA else 1.0
         )
         shape = gamma, self.degree, self.coef0
         search = by_gradient.kernel_search(self.tune, self.kernel, kernel, shape, points)
@@ -190,7 +198,7 @@ class _ChoosesAlpha(KernelModel):
         self.__dict__.update(search.attributes())
 
     def _score(  # noqa: PLR0917
-        self, X: Any, y: Array, sample_weight: Any, rows: Ints, base: Array, folds: list[Fold], columns: list[Array]
+        self, X: Any, y: Array, weights: Array | None, rows: Ints, folds: list[Fold], columns: list[Array]
     ) -> None:
         """Set `scores_`, `alpha_` and `best_score_` for predictions at the rows left out."""
         scorer = check_scoring(self, scoring=self.scoring)
@@ -198,7 +206,7 @@ class _ChoosesAlpha(KernelModel):
         answered, reason = np.zeros(self.scores_.shape, dtype=bool), self._why_no_score
         for k, (_, test) in enumerate(folds):
             left_out = rows[test]
-            given = {} if sample_weight is None else {"sample_weight": base[left_out]}
+            given = {} if weights is None else {"sample_weight": weights[left_out]}
             for i in range(len(self.alphas_)):
                 parts = [found[i, k] for found in columns]
                 answered[i, k] = all(part is not None for part in parts)
@@ -327,6 +335,7 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
     (0.01, (5, 5))
     """
 
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.REGRESSOR_CV
     _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta", "alpha": "alphas"}
 
     def __init__(
@@ -339,7 +348,7 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
             loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
             epsilon=epsilon, delta=delta, quantile=quantile, tol=tol, solve_options=solve_options,
         )  # fmt: skip
-        del self.alpha
+        del self.alpha, self.C
         self.alphas, self.cv, self.scoring, self.n_jobs, self.tune = alphas, cv, scoring, n_jobs, tune
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
@@ -348,7 +357,7 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
         With scikit-learn's metadata routing, further data of rows go on to `cv`: `groups` to GroupKFold.
         """
         points, targets = self._read_targets(X, y, multi_output=True)
-        self._choose(points, targets, sample_weight, [targets], False, params)
+        self._choose(points, targets, sample_weight, [targets], params)
         try:
             return super().fit(X, y, sample_weight)
         finally:
@@ -369,6 +378,8 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     ----------
     loss, kernel, gamma, degree, coef0, fit_intercept, tol, solve_options :
         As in `KernelClassifier`. gamma="scale" refers to all rows. Fits of the folds are solved to max(tol, 1e-3).
+    class_weight : as in `KernelClassifier`
+        "balanced" counts all rows. Classes weigh in fits, and not in scores, as in `LogisticRegressionCV`.
     alphas, cv : as in `KernelRegressorCV`; folds are stratified by default
     scoring : str or callable, optional
         A scorer of scikit-learn, larger is better; by default the estimator's `score`, the accuracy.
@@ -395,6 +406,7 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     (0.01, (3, 5))
     """
 
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.CLASSIFIER_CV
     _elsewhere: ClassVar[Mapping[str, str]] = {"alpha": "alphas"}
     _why_no_score: ClassVar[str] = (
         "Some scores are none where the rows left out are of one class: take stratified folds, or another scoring."
@@ -403,14 +415,14 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     def __init__(
         self, loss: Any = "hinge", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,
         n_jobs: int | None = None, tune: Any = False, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
-        coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
+        coef0: float = 1.0, fit_intercept: bool = True, class_weight: Any = None, tol: float = 1e-6,
         solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept, tol=tol,
-            solve_options=solve_options,
+            loss, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
+            class_weight=class_weight, tol=tol, solve_options=solve_options,
         )  # fmt: skip
-        del self.alpha
+        del self.alpha, self.C
         self.alphas, self.cv, self.scoring, self.n_jobs, self.tune = alphas, cv, scoring, n_jobs, tune
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
@@ -419,8 +431,12 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
         With scikit-learn's metadata routing, further data of rows go on to `cv`: `groups` to GroupKFold.
         """
         points, targets = self._read(X, y)
-        self.classes_, numbers = numbered_classes(targets, row_weights(sample_weight, len(points)))
-        self._choose(points, np.asarray(targets), sample_weight, self._labels(numbers), True, params)
+        counts = row_weights(sample_weight, len(points))
+        of_classes = (
+            np.ones(len(points)) if self.class_weight is None else class_weights(self.class_weight, targets, counts)
+        )
+        self.classes_, numbers = numbered_classes(targets, counts * of_classes)
+        self._choose(points, np.asarray(targets), sample_weight, self._labels(numbers), params, of_classes)
         try:
             return super().fit(X, y, sample_weight)
         finally:
@@ -428,18 +444,18 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
 
     def _labels(self, numbers: Array) -> list[Array]:
         """Numbers of classes for a joint loss, else ±1 for each class against the rest."""
-        if isinstance(self.loss, str) and self.loss in JOINT:
-            return [numbers]
         K = len(self.classes_)
+        if self._joint(K):
+            return [numbers]
         return [np.where(numbers == k, 1.0, -1.0) for k in (range(K) if K > 2 else (1,))]
 
     def _fold_problem(self, kernel: Any, points: Any, y: Any) -> tuple[Theta, Any, Any]:
-        joint = isinstance(self.loss, str) and self.loss in JOINT
-        K = len(self.classes_) if joint else None
+        joint = self._joint(len(self.classes_))
+        K = None if joint is None else len(self.classes_)
         theta, b = Theta(kernel, K), self._intercept(() if K is None else K)
         f = theta(points)
         if b is not None:
             f = f + b if K is None else f + b[None, :]
-        if K is not None:
-            return theta, f[:, 1] - f[:, 0] if K == 2 else f, JOINT[self.loss](y, f)
+        if joint is not None:
+            return theta, f[:, 1] - f[:, 0] if K == 2 else f, JOINT[joint](y, f)
         return theta, f, loss_terms(self.loss, OF_MARGINS | JOINT, y, f)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.errors import OptionError
+from kernelopt.estimators import keywords
 from kernelopt.estimators.kernel_names import NamesKernel
 from kernelopt.estimators.model import dense, is_matrix, read_objects
 from kernelopt.estimators.sample import explained
@@ -55,6 +57,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel)
     >>> F.shape, bool(np.abs(F @ F.T - ko.kernels.Polynomial(degree=2)(X)).max() < 1e-10)
     ((30, 6), True)
     """
+
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.FEATURE_MAP
 
     def __init__(
         self, kernel: Any = "rbf", *, gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, rank_tol: float = 1e-8,

@@ -165,9 +165,9 @@ class NamesKernel(ChoosesKernel):
         return NAMED[self.kernel](self._gamma(X, weights), self.degree, self.coef0)
 
     def _gamma(self, X: Array, weights: Array) -> float:
-        """1/(columns·variance of all entries, weighted by rows) for "scale", 1/columns for "auto", else the number."""
+        """γ: 1/(columns·variance of all entries, weighted by rows) for "scale", 1/columns for "auto" and None."""
         columns = width(X)
-        if isinstance(self.gamma, str) and self.gamma == "auto":
+        if self.gamma is None or (isinstance(self.gamma, str) and self.gamma == "auto"):
             return 1 / columns
         if isinstance(self.gamma, str) and self.gamma == "scale":
             shares = weights / weights.sum() / columns
@@ -179,7 +179,7 @@ class NamesKernel(ChoosesKernel):
                 )
             return 1 / (columns * variance) if variance > 0 else 1.0  # 1 for constant data, as in scikit-learn
         if not is_real(self.gamma) or not self.gamma > 0:
-            raise OptionError(f'Expected gamma to be "scale", "auto" or a number > 0; got {shown(self.gamma)}.')
+            raise OptionError(f'Expected gamma to be "scale", "auto", None or a number > 0; got {shown(self.gamma)}.')
         return float(self.gamma)
 
     def __sklearn_tags__(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -15,7 +15,15 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.certificate import Certificate
-from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError, OptionError, SolverError
+from kernelopt.errors import (
+    DataError,
+    DataTypeError,
+    KernelError,
+    MemoryLimitError,
+    NotPSDError,
+    OptionError,
+    SolverError,
+)
 from kernelopt.estimators.kernel_names import SPARSE_NAMES, NamesKernel
 from kernelopt.estimators.sample import Sample, explained, merged, require_data, require_numbers, row_weights
 from kernelopt.kernels import Kernel, Precomputed, as_kernel
@@ -27,29 +35,23 @@ from kernelopt.language.smooth import SmoothLoss
 from kernelopt.problem import Problem
 from kernelopt.results.solution import Status, remedy_of
 from kernelopt.support.checks import is_function_of_two, require_flag, require_number, shown
-from kernelopt.support.types import Array
+from kernelopt.support.types import Array, Ints
 
 Loss = Callable[[Any, Any], Any]
+HALF = 0.5  # α for C = 1, the default of SVC, SVR and LogisticRegression
 FLAGS = {"center", "fit_intercept", "fit_inverse_transform", "non_crossing"}  # parameters that are True or False
-SUPPORT = 1e-8  # rows with a multiplier above this share of the largest are support vectors
+# Rows with a multiplier above this share of the largest are support vectors. Interior points end at the default tol
+# with multipliers of 1e-8 at rows that have none.
+SUPPORT = 1e-6
 FLOATS = [np.float64, np.float32]  # dtypes of X that are left as they are; others become the first
 
 
 class KernelModel(NamesKernel):
     """An estimator with predictions θᵀF(x) + b, for a vector or matrix θ."""
 
-    alpha: Any
+    alpha: Any = None
     tol: Any
     solve_options: Any
-
-    # Keywords of scikit-learn's machines.
-    _instead_of: ClassVar[Mapping[str, str]] = {
-        "max_iter": 'A fit ends at the tolerance tol; to end it earlier write solve_options={"time_limit": seconds}.',
-        "cache_size": 'Memory is limited by solve_options={"memory_limit": bytes}.',
-        "verbose": 'Write solve_options={"verbose": True}.',
-        "shrinking": "Leave it out: it changes no optimum.",
-        "random_state": "Leave it out: fits draw nothing at random.",
-    }
 
     # ---------------------------------------------------------------- data
 
@@ -74,10 +76,20 @@ class KernelModel(NamesKernel):
         takes = takes and not (isinstance(tune, str) and tune == "columns")  # whose length scales divide columns
         return sparse_rows(X) if takes and stays_sparse(X) else dense(X)
 
-    def _sample(self, X: Any, y: Array | None, sample_weight: Any) -> tuple[Sample, Kernel, Any]:
-        """The rows to fit, their kernel, and the points that it takes."""
-        sample = merged(None if self._is_precomputed else X, y, row_weights(sample_weight, len(X)))
-        return sample, *self._points(X, sample)
+    def _sample(
+        self, X: Any, y: Array | None, sample_weight: Any, of_classes: Array | None = None
+    ) -> tuple[Sample, Kernel, Any]:
+        """The rows to fit, their kernel, and the points that it takes.
+
+        of_classes : weights of the rows' classes, which multiply those of rows, and which the kernel does not count
+        """
+        weights, of = row_weights(sample_weight, len(X)), None if self._is_precomputed else X
+        if of_classes is None:
+            sample = merged(of, y, weights)
+            return sample, *self._points(X, sample)
+        counted = merged(of, y, np.where(of_classes > 0, weights, 0.0))
+        sample = Sample(counted.rows, counted.weights * of_classes[counted.rows])
+        return sample, *self._points(X, counted)
 
     def _points(self, X: Any, sample: Sample) -> tuple[Kernel, Any]:
         """The kernel, and rows of X as the points that it takes."""
@@ -100,31 +112,54 @@ class KernelModel(NamesKernel):
     # ---------------------------------------------------------------- the problem
 
     def _objective(self, terms: Any, sample: Sample, theta: Theta) -> cp.Minimize:
-        """Σᵢ wᵢ ℓᵢ + α‖θ‖²."""
-        return cp.Minimize(cp.sum(sample.weighted(terms)) + self._strength() * sum_squares(theta))
+        """Σᵢ wᵢ ℓᵢ + α‖θ‖², or Σₖ αₖ‖θₖ‖² for the outputs k; without a norm where α is 0."""
+        alpha = self._strength(theta.outputs)
+        norm: Any = 0.0
+        if np.ndim(alpha):
+            norm = sum_squares(theta @ np.diag(np.sqrt(alpha)))
+        elif alpha > 0:
+            norm = alpha * sum_squares(theta)
+        return cp.Minimize(cp.sum(sample.weighted(terms)) + norm)
 
-    def _strength(self) -> float:
-        """α, or 1/(2C) where C is given."""
-        C = getattr(self, "C", None)
-        if C is None:
-            return positive(self, "alpha")
-        if self.alpha != 1.0:
-            raise OptionError(f"Expected alpha or C, where alpha is 1/(2C); got both, {self.alpha!r} and {C!r}.")
-        return 1 / (2 * positive(self, "C"))
+    def _strength(self, outputs: int | None = None) -> float | Array:
+        """α, or 1/(2C) where C is given, or `_usual` for neither; a number, or one for each output."""
+        C, alpha = getattr(self, "C", None), self.alpha
+        if C is not None and alpha is not None:
+            raise OptionError(f"Expected alpha or C, where alpha is 1/(2C); got both, {alpha!r} and {C!r}.")
+        if C is not None:
+            return 1 / (2 * positive(self, "C"))
+        return self._usual() if alpha is None else self._alpha(outputs)
+
+    def _usual(self) -> float:
+        """α where neither α nor C is given."""
+        return HALF
+
+    def _alpha(self, outputs: int | None) -> float | Array:
+        """The parameter alpha. Raises OptionError."""
+        return positive(self, "alpha")
+
+    def _stronger(self) -> str | None:
+        """How to penalize ‖θ‖² more, in words; None for an estimator without such a parameter."""
+        if getattr(self, "C", None) is not None:
+            return "lower C"
+        names = vars(self)
+        return "take larger alphas" if "alphas" in names else "raise alpha" if "alpha" in names else None
 
     # ---------------------------------------------------------------- the answer
 
-    def _keep(
-        self, kernel: Kernel, points: Any, sample: Sample, functions: Sequence[Any], nu: Array | None = None
-    ) -> None:
+    def _keep(  # noqa: PLR0917
+        self, kernel: Kernel, points: Any, sample: Sample, functions: Sequence[Any], nu: Array | None = None,
+        fitted: Sequence[Ints] | None = None,
+    ) -> None:  # fmt: skip
         """Store θ as coefficients of training rows, and as a function of points; several θs become its outputs.
 
         nu : multipliers of the fitted rows, (n,) or (n, outputs), for `support_` and `dual_coef_`
+        fitted : the rows of the sample that each θ was fitted to; None for all
         """
         functions = [f.trimmed() for f in functions]
         pivots, coefficients, function = functions[0].pivots, functions[0].pivot_coefficients, functions[0]
         if len(functions) > 1:
-            pivots, coefficients = side_by_side(functions)
+            pivots, coefficients = side_by_side(functions, fitted)
             function = None if self._is_precomputed else Function(kernel, take(points, pivots), coefficients)
         self.pivots_ = sample.rows[pivots]
         self.coefficients_ = np.array(coefficients)
@@ -138,12 +173,19 @@ class KernelModel(NamesKernel):
         if nu is None or not nu.size:
             return
         columns = nu.reshape(len(nu), -1)
+        outputs = None if nu.ndim == 1 else nu.shape[1]
+        alpha = np.atleast_1d(self._strength(outputs))
+        if not alpha.all():  # θ is no multiple of the multipliers
+            order = np.argsort(self.pivots_, kind="stable")
+            self.support_ = self.pivots_[order]
+            self.dual_coef_ = self.coefficients_.reshape(len(order), -1)[order].T
+            return
         sizes = np.abs(columns)
         support = np.flatnonzero((sizes > SUPPORT * sizes.max(axis=0, initial=0.0)).any(axis=1))
         order = np.argsort(sample.rows[support], kind="stable")
         support = support[order]
         self.support_ = sample.rows[support]
-        self.dual_coef_ = columns[support].T / (2 * self._strength())
+        self.dual_coef_ = columns[support].T / (2 * alpha[:, None])
 
     def _theta_at(self, X: Any) -> Array:
         """θᵀF(xᵢ) at new points, or from their kernel values with the training points."""
@@ -160,9 +202,44 @@ class KernelModel(NamesKernel):
         return found
 
 
+class HalfNorm(KernelModel):
+    """An estimator whose objective has ½‖θ‖², so that θ is the sum of its multipliers times F."""
+
+    def _strength(self, outputs: int | None = None) -> float:
+        return HALF
+
+
 def dense(X: Any) -> Any:
     """X with a sparse matrix as an array."""
     return X.toarray() if sp.issparse(X) else X
+
+
+def _remedy(estimator: Any, status: Status, certificate: Certificate | None) -> str:
+    """What to do about a status, by parameters of the estimator."""
+    if not isinstance(estimator, KernelModel):  # of a problem that the user states
+        return f"{remedy_of(status, certificate)} Options of solve go into solve_options.".lstrip()
+    stronger = estimator._stronger()
+    if status == Status.OPTIMAL_INACCURATE and certificate is None:
+        return "No certificate tells how near this is to the optimum: solve_options has certify=False."
+    if status == Status.OPTIMAL_INACCURATE:
+        ways = [
+            "bring the columns of X" + (", and y," if hasattr(estimator, "predict") else "") + " to similar scales",
+            *([stronger] if stronger else []),
+            'give solve_options a smaller "rank_tol", a larger "max_rank", or another "solver"',
+        ]
+        return (
+            "The certified gap is larger than tol, or does not hold for the full kernel: see certificate_. "
+            f"You can {', '.join(ways[:-1])}, or {ways[-1]}."
+        )
+    if status in (Status.NOT_ATTAINED, Status.UNBOUNDED):
+        meaning = "The objective has no minimum: the loss decreases in some direction without end."
+        return f"{meaning} You can {stronger}." if stronger else meaning
+    if status == Status.USER_LIMIT:
+        return (
+            "A limit was reached before an answer could be verified. Raise the one that solve_options has: "
+            '"time_limit", "memory_limit" or "max_rank".'
+        )
+    return status.remedy
 
 
 def iterations(problem: Problem) -> int | None:
@@ -227,11 +304,15 @@ def solved(estimator: Any, problem: Problem, **defaults: Any) -> Certificate | N
     except NotPSDError as error:
         error.add_note('An estimator passes options to solve: solve_options={"indefinite": "clip"}.')
         raise
+    except MemoryLimitError as error:
+        error.add_note('An estimator passes options to solve: solve_options={"memory_limit": bytes}.')
+        raise
     status = Status(str(problem.status))
+    remedy = _remedy(estimator, status, problem.certificate)
     if any(theta.value is None for theta in problem.thetas()):
-        raise SolverError(f"The problem of {type(estimator).__name__} is {status}. {status.remedy}")
+        raise SolverError(f"The problem of {type(estimator).__name__} is {status}. {remedy}")
     if status not in (Status.OPTIMAL, Status.LOCALLY_OPTIMAL):
-        told = f"The fit of {type(estimator).__name__} is {status}. {remedy_of(status, problem.certificate)}"
+        told = f"The fit of {type(estimator).__name__} is {status}. {remedy}"
         warnings.warn(told, ConvergenceWarning, stacklevel=3)
     estimator.n_iter_ = iterations(problem)
     return portable(problem.certificate)
@@ -272,14 +353,16 @@ def loss_terms(loss: Any, named: Mapping[str, Loss], y: Any, f: Any) -> Any:
     return terms
 
 
-def side_by_side(functions: Sequence[Any]) -> tuple[Array, Array]:
+def side_by_side(functions: Sequence[Any], fitted: Sequence[Ints] | None = None) -> tuple[Array, Array]:
     """All pivots of several fitted functions, and a column of coefficients per function, 0 at pivots of others only.
 
-    If no function has a pivot, row 0 is the only one, as a `Function` needs a center.
+    If no function has a pivot, row 0 is the only one, as a `Function` needs a center. `fitted` has the rows that the
+    pivots of each function number; None for all.
     """
-    pivots = np.unique(np.concatenate([f.pivots for f in functions]))
+    own = [f.pivots if fitted is None else fitted[k][f.pivots] for k, f in enumerate(functions)]
+    pivots = np.unique(np.concatenate(own))
     pivots = pivots if len(pivots) else np.zeros(1, dtype=np.intp)
     coefficients = np.zeros((len(pivots), len(functions)))
     for k, f in enumerate(functions):
-        coefficients[np.searchsorted(pivots, f.pivots), k] = f.pivot_coefficients
+        coefficients[np.searchsorted(pivots, own[k]), k] = f.pivot_coefficients
     return pivots, coefficients

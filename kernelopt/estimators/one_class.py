@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
 from sklearn.base import OutlierMixin
 
 from kernelopt.errors import OptionError
+from kernelopt.estimators import keywords
 from kernelopt.estimators.intercepts import midpoint, of_level
-from kernelopt.estimators.model import KernelModel, solved
+from kernelopt.estimators.model import HalfNorm, solved
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.problem import Problem
 from kernelopt.support.checks import is_real
 from kernelopt.support.types import Array
 
 
-class OneClass(OutlierMixin, KernelModel):
+class OneClass(OutlierMixin, HalfNorm):
     """Outliers: minimize ½‖θ‖² + Σᵢ wᵢ max(0, ρ − θᵀF(xᵢ)) − νρ Σᵢ wᵢ over θ and ρ.
 
     At most a fraction ν of the training rows lies below ρ, and at least a fraction ν on or below it (Schölkopf, Platt,
@@ -34,7 +35,7 @@ class OneClass(OutlierMixin, KernelModel):
     Attributes
     ----------
     offset_ : ρ; `decision_function` is `score_samples` − ρ
-    function_, pivots_, coefficients_, certificate_ : as in `KernelRegressor`
+    function_, pivots_, coefficients_, support_, dual_coef_, certificate_ : as in `KernelRegressor`
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Raises
@@ -52,6 +53,8 @@ class OneClass(OutlierMixin, KernelModel):
     >>> bool((model.decision_function(X) < -1e-6).mean() <= 0.1)
     True
     """
+
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.ONE_CLASS
 
     def __init__(
         self, nu: float = 0.5, *, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,
@@ -72,14 +75,15 @@ class OneClass(OutlierMixin, KernelModel):
         X = self._read(X)
         sample, kernel, points = self._sample(X, None, sample_weight)
         theta, rho = Theta(kernel), cp.Variable(name="rho")
-        short = sample.weights @ cp.pos(rho - theta(points))
+        u = theta(points)
+        short = sample.weights @ cp.pos(rho - u)
         objective = 0.5 * sum_squares(theta) + short - float(self.nu) * sample.weights.sum() * rho
         self.offset_: float
         self.certificate_ = solved(self, Problem(cp.Minimize(objective)), tol=self.tol)
-        self._keep(kernel, points, sample, [theta.value])
+        self._keep(kernel, points, sample, [theta.value], u.dual_value)
         # ρ is a quantile of level ν of the values, which is an interval where νW is a sum of weights.
-        u = np.asarray(theta(points).value)
-        middle = midpoint(of_level(u, np.zeros(len(u)), sample.weights, float(self.nu)))
+        at = np.asarray(u.value)
+        middle = midpoint(of_level(at, np.zeros(len(at)), sample.weights, float(self.nu)))
         self.offset_ = float(rho.value) if middle is None else middle
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
@@ -12,6 +12,7 @@ from sklearn.preprocessing import KernelCenterer
 from sklearn.utils.validation import check_is_fitted
 
 from kernelopt.errors import OptionError
+from kernelopt.estimators import keywords
 from kernelopt.estimators.model import KernelModel, side_by_side, solved, take
 from kernelopt.estimators.regression import KernelRegressor
 from kernelopt.estimators.sample import every_row
@@ -74,6 +75,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
     ['kernelpca0', 'kernelpca1']
     """
 
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.PCA
+
     def __init__(
         self, n_components: int | None = 2, *, kernel: Any = "rbf", gamma: Any = "scale", degree: int = 3,
         coef0: float = 1.0, center: bool = True, fit_inverse_transform: bool = False, alpha: float = 1.0,
@@ -123,6 +126,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
             self.function_ = Function(kernel, take(points, self.pivots_), self.coefficients_)
         self._inverse = self._fit_inverse(of_points, X) if self.fit_inverse_transform else None
         return self
+
+    def _stronger(self) -> str | None:
+        return None  # components are not penalized
 
     def _fit_inverse(self, kernel: Any, X: Array) -> Any:
         """The regression of X on the scores."""

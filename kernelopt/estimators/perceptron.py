@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelopt.errors import OptionError
+from kernelopt.estimators import keywords
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.model import KernelModel, positive, take
 from kernelopt.estimators.sample import every_row
@@ -59,7 +60,7 @@ class KernelPerceptron(Classifier, KernelModel):
     [0, 1, 1, 0]
     """
 
-    _instead_of: ClassVar[Mapping[str, str]] = {}  # it solves no problem
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.PERCEPTRON
 
     def __init__(
         self, kernel: Any = "rbf", *, gamma: Any = "scale", degree: int = 3, coef0: float = 1.0,

@@ -15,16 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelopt import losses
 from kernelopt.errors import OptionError
+from kernelopt.estimators import keywords
 from kernelopt.estimators.intercepts import KnotSlopes, midpoint, of_level, of_tube
 from kernelopt.estimators.intervals import FittedRows, interval
-from kernelopt.estimators.model import KernelModel, Loss, loss_terms, solved
+from kernelopt.estimators.model import HALF, KernelModel, Loss, loss_terms, solved
 from kernelopt.estimators.sample import Sample, explained, row_weights
 from kernelopt.estimators.scoring import Regressor, score_weights
 from kernelopt.kernels.domains import real_array
 from kernelopt.language.expressions import Theta
 from kernelopt.model_selection.conformal import Band
 from kernelopt.problem import Problem
-from kernelopt.support.checks import is_real
+from kernelopt.support.checks import is_real, shown
 from kernelopt.support.types import Array
 
 # Losses that grow like |y − f|: in other units of y another α gives the same fit.
@@ -90,14 +91,17 @@ class KernelRegressor(_Regressor):
         "epsilon_insensitive" max(0, |y − f| − ε), "quantile" or "pinball" (`ko.losses.pinball` of level `quantile`),
         "poisson" exp(f) − yf, for counts y ≥ 0, where predictions are exp(f). Or a `ko.SmoothLoss`, or a function of
         (y, f) that returns a `SmoothLoss` or a cvxpy expression with an entry per row.
-    alpha : float > 0
-        The coefficient of ‖θ‖² (the squared Frobenius norm if y has several columns).
+    alpha : float ≥ 0, array (outputs,) or None
+        The coefficient of ‖θ‖² (the squared Frobenius norm if y has several columns), or one for each column of y. None
+        is 1 for "squared_error", as in `KernelRidge`, and ½ for other losses, C = 1 as in `SVR`. For 0 some θ of least
+        loss is returned, if there is one. Zeros beside other values leave the gap unproven, and `fit` warns.
     kernel : kernel of `ko.kernels`, str or callable, default "rbf"
         A name as in scikit-learn: "linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", or "precomputed", where X
         is the matrix of kernel values. A function takes two points and returns their kernel value.
-    gamma : "scale", "auto" or float > 0
+    gamma : "scale", "auto", None or float > 0
         γ of a kernel by name, as in `SVC`: exp(−γ‖x − y‖²), (γxᵀy + coef0)^degree. "scale" is 1/(columns·variance of
-        X), "auto" 1/columns.
+        X), "auto" 1/columns, and None as well, as in `KernelRidge`. The variance counts rows by `sample_weight`, so
+        that a weight of 2 is two rows; scikit-learn's does not.
     degree : int
         Degree of "poly".
     coef0 : float
@@ -123,7 +127,7 @@ class KernelRegressor(_Regressor):
     intercept_ : b, or 0 for fit_intercept=False
     pivots_, coefficients_ : the training rows s, (m,), and c, (m,) or (m, outputs), of θ = Σₛ cₛF(xₛ)
     support_, dual_coef_ : the training rows with a multiplier, (m,), and their coefficients in θ = Aᵀν/(2α), (1, m) or
-        (outputs, m)
+        (outputs, m); for α = 0 the pivots, in order
     n_iter_ : iterations of the solver, or linear systems
     certificate_ : how close the answer is to the optimum, `problem.certificate`; None for a loss declared nonconvex
     n_features_in_, feature_names_in_ : as in scikit-learn
@@ -152,10 +156,11 @@ class KernelRegressor(_Regressor):
     True
     """
 
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.REGRESSOR
     _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta"}  # names in ko.losses
 
     def __init__(
-        self, loss: Any = "squared_error", *, alpha: float = 1.0, kernel: Any = "rbf", gamma: Any = "scale",
+        self, loss: Any = "squared_error", *, alpha: Any = None, kernel: Any = "rbf", gamma: Any = "scale",
         degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, epsilon: float = 0.1, delta: float = 1.0,
         quantile: float = 0.5, C: float | None = None, tol: float = 1e-6,
         solve_options: Mapping[str, Any] | None = None,
@@ -202,14 +207,35 @@ class KernelRegressor(_Regressor):
             or (zero - value) / zero > LITTLE
         ):
             return
+        if getattr(self, "C", None) is not None:
+            rescale = f"multiply C by {spread:.2g}"
+        else:
+            rescale = f"divide {'alphas' if hasattr(self, 'alphas') else 'alpha'} by {spread:.2g}"
         warnings.warn(
             f"The fit explains {max(0.0, (zero - value) / zero):.0%} of the loss. y has a standard deviation of "
-            f"{spread:.2g}, and {self.loss!r} grows like |y − f|, α‖θ‖² like its square: alpha is in units of y. "
-            "Standardize y, TransformedTargetRegressor(model, transformer=StandardScaler()), or divide alpha by "
-            f"{spread:.2g}.",
+            f"{spread:.2g}, and {self.loss!r} grows like |y − f|, α‖θ‖² like its square: α has the units of 1/y. "
+            f"Standardize y, TransformedTargetRegressor(model, transformer=StandardScaler()), or {rescale}.",
             UserWarning,
             stacklevel=3,
         )
+
+    def _usual(self) -> float:
+        return 1.0 if isinstance(self.loss, str) and self.loss == "squared_error" else HALF
+
+    def _alpha(self, outputs: int | None) -> float | Array:
+        """α ≥ 0, or a value for each of several outputs."""
+        several = np.ndim(self.alpha) == 1 and not isinstance(self.alpha, str)
+        values = list(self.alpha) if several else [self.alpha]
+        if not all(is_real(value) and value >= 0 for value in values):
+            raise OptionError(
+                f"Expected alpha to be a number ≥ 0, or one for each column of y; got {shown(self.alpha)}."
+            )
+        if several and len(values) != (outputs or 1):
+            raise OptionError(
+                f"Expected alpha to be a number, or {outputs or 1}, one for each column of y; got {len(values)}."
+            )
+        numbers = [float(value) for value in values]
+        return np.array(numbers) if outputs is not None and len(set(numbers)) > 1 else numbers[0]
 
     def _stated(self, kernel: Any, points: Any, y: Array) -> tuple[Theta, Any, Any, Any]:
         """θ, f at the points, b, and the loss of each row (and output)."""
@@ -336,7 +362,7 @@ class KernelQuantileRegressor(_Regressor):
     non_crossing : bool
         Whether the quantiles of several levels are constrained not to cross at the training rows of positive weight.
     alpha : float > 0
-        The coefficient of ‖θ‖², the squared Frobenius norm over all levels.
+        The coefficient of ‖θ‖², the squared Frobenius norm over all levels; ½ is C = 1, the default of `SVR`.
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
 
     Attributes
@@ -360,10 +386,11 @@ class KernelQuantileRegressor(_Regressor):
     ((80, 3), True)
     """
 
+    _instead_of: ClassVar[Mapping[str, str]] = keywords.QUANTILES
     _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantiles", "quantile": "quantiles"}
 
     def __init__(
-        self, quantiles: Any = 0.5, *, non_crossing: bool = True, alpha: float = 1.0, kernel: Any = "rbf",
+        self, quantiles: Any = 0.5, *, non_crossing: bool = True, alpha: float = 0.5, kernel: Any = "rbf",
         gamma: Any = "scale", degree: int = 3, coef0: float = 1.0, fit_intercept: bool = True, tol: float = 1e-6,
         solve_options: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip

@@ -168,7 +168,7 @@ def test_weights_that_cannot_be_used(weights, message):
         ({"loss": 3}, "got 3"),
         ({"loss": lambda y, f: cp.norm(y - f)}, r"an entry for each row, shape \(60,\); got shape \(\)"),
         ({"loss": lambda y, f: 1.0}, "got float"),
-        ({"alpha": 0.0}, "alpha to be a number > 0; got 0.0"),
+        ({"alpha": -0.1}, "alpha to be a number ≥ 0, .*got -0.1"),
         ({"alpha": "1"}, "got '1'"),
         ({"kernel": "gauss"}, "kernel to be one of linear, .*got 'gauss'"),
         ({"kernel": 3}, "Expected a kernel"),

@@ -179,6 +179,19 @@ def test_estimators_beside_problems(capsys, monkeypatch):
 
 
 @pytest.mark.slow
+def test_defaults_beside_those_of_scikit_learn(capsys):
+    pytest.importorskip("sklearn")
+    import defaults  # noqa: PLC0415
+
+    defaults.main(["--quick"])
+    said = capsys.readouterr().out
+    assert "| iris | standardized |" in said and "| sparse_uncorrelated | as given |" in said
+    behind = dict(re.findall(r"^(\w+ behind \w+ ?\w*): at most (\S+)", said, re.MULTILINE))
+    assert float(behind["hinge behind SVC"]) <= 0.02  # pairs there, one against the rest here
+    assert abs(float(behind["epsilon_insensitive behind SVR"])) <= 0.001  # the same problem
+
+
+@pytest.mark.slow
 def test_everyday_fits_and_grids(capsys):
     """Both fit the same problem: the accuracies agree."""
     pytest.importorskip("sklearn")

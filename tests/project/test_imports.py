@@ -95,7 +95,7 @@ INSIDE = {
         ["feature_map", "intercepts", "intervals"],
         ["model"],
         ["scoring"],
-        ["kernel_names", "sample"],
+        ["kernel_names", "keywords", "sample"],
     ],
     "factorization": [
         ["growing"],
