@@ -336,7 +336,7 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
     """
 
     _instead_of: ClassVar[Mapping[str, str]] = keywords.REGRESSOR_CV
-    _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta", "alpha": "alphas"}
+    _elsewhere: ClassVar[Mapping[str, str]] = {"tau": "quantile", "M": "delta"}
 
     def __init__(
         self, loss: Any = "squared_error", *, alphas: Any = 10, cv: Any = None, scoring: Any = None,
@@ -407,7 +407,6 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     """
 
     _instead_of: ClassVar[Mapping[str, str]] = keywords.CLASSIFIER_CV
-    _elsewhere: ClassVar[Mapping[str, str]] = {"alpha": "alphas"}
     _why_no_score: ClassVar[str] = (
         "Some scores are none where the rows left out are of one class: take stratified folds, or another scoring."
     )

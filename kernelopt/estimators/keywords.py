@@ -37,10 +37,15 @@ LOW_RANK: Hints = {
     "FeatureMap(max_rank=n) makes n features.",
 }
 
+_VALUES: Hints = {
+    "alpha": "Write alphas=[alpha], with the values to choose from.",
+    "C": "Write alphas=[1 / (2 * C)], with the values to choose from, as alpha is 1/(2C).",
+}
+
 CLASSIFIER: Hints = FITS | CLASSES | LOW_RANK | {"nu": "NuKernelClassifier(nu=0.5) has it."}
-CLASSIFIER_CV: Hints = CLASSIFIER | {"C": "Write alphas=[1 / (2 * C)], as alpha is 1/(2C)."}
+CLASSIFIER_CV: Hints = CLASSIFIER | _VALUES
 REGRESSOR: Hints = FITS | NO_CLASSES | LOW_RANK | {"nu": "NuKernelRegressor(nu=0.5) has it."}
-REGRESSOR_CV: Hints = REGRESSOR | {"C": "Write alphas=[1 / (2 * C)], as alpha is 1/(2C)."}
+REGRESSOR_CV: Hints = REGRESSOR | _VALUES
 QUANTILES: Hints = REGRESSOR | {"C": "Write alpha=1 / (2 * C)."}
 _FRACTION = "Write nu=0.5, the fraction of rows on the wrong side of the margin, which takes its place."
 NU_CLASSIFIER: Hints = FITS | CLASSES | LOW_RANK | {

@@ -276,8 +276,8 @@ class KernelRegressor(_Regressor):
         Raises
         ------
         ValueError
-            For kernel="precomputed", and for a quantile other than the median; for a wrong level or method, and fewer
-            than level/(1 − level) rows.
+            For kernel="precomputed", for α = 0 or an α for each column, and for a quantile other than the median; for a
+            wrong level or method, and fewer than level/(1 − level) rows.
         KernelOptError
             For losses without a quadratic model around the optimum, such as nonconvex ones.
 
@@ -296,6 +296,12 @@ class KernelRegressor(_Regressor):
             raise OptionError(
                 'Expected a kernel of points; kernel="precomputed" has no points for fits without a row. Give the '
                 "kernel as an object or function, or state the problem and use ko.jackknife."
+            )
+        alpha = self._strength(self._fitted_rows.y.shape[1] if self._fitted_rows.y.ndim == 2 else None)
+        if np.ndim(alpha) or not alpha:
+            raise OptionError(
+                f"Expected one alpha > 0, as fits without a row need one norm; got {shown(self.alpha)}. Fit each "
+                "column of y by an estimator of its own, with alpha > 0."
             )
         if isinstance(self.loss, str) and self.loss in ("quantile", "pinball") and self.quantile != MEDIAN:
             raise OptionError(

@@ -37,7 +37,10 @@ def named(text):
 # fmt: off
 ROWS = [
     ("SVC(C=2.0, gamma=G, tol=TOL)", "es.KernelClassifier(C=2.0, gamma=G, tol=TOL)", "decision_function", True),
-    ("SVC(gamma='scale', tol=TOL)", "es.KernelClassifier(C=1.0, tol=TOL)", "decision_function", False),
+    ("SVC(tol=TOL)", "es.KernelClassifier(tol=TOL)", "decision_function", False),
+    ("SVR(tol=TOL)", "es.KernelRegressor('epsilon_insensitive', tol=TOL)", "predict", False),
+    ("SVC(class_weight='balanced', tol=TOL)",
+     "es.KernelClassifier(class_weight='balanced', tol=TOL)", "decision_function", False),
     (
         "SVC(C=2.0, kernel='poly', degree=2, gamma=G, coef0=1.0, tol=TOL)",
         "es.KernelClassifier(C=2.0, kernel='poly', degree=2, gamma=G, coef0=1.0, tol=TOL)", "decision_function", True,
@@ -55,10 +58,11 @@ ROWS = [
      "es.NuKernelRegressor(nu=0.35, C=2.0, gamma=G, tol=TOL)", "predict", False),
     ("KernelRidge(alpha=0.3, kernel='rbf', gamma=G)",
      "es.KernelRegressor(alpha=0.3, gamma=G, fit_intercept=False, tol=TOL)", "predict", True),
+    ("KernelRidge(kernel='rbf')", "es.KernelRegressor(gamma=None, fit_intercept=False, tol=TOL)", "predict", True),
     ("KernelRidge(alpha=0.3)", "es.KernelRegressor(alpha=0.3, kernel='linear', fit_intercept=False)", "predict", True),
     (
         "QuantileRegressor(quantile=0.7, alpha=0.0)",
-        "es.KernelRegressor('quantile', quantile=0.7, alpha=1e-9, kernel='linear', tol=1e-8)", "predict", True,
+        "es.KernelRegressor('quantile', quantile=0.7, alpha=0, kernel='linear', tol=1e-8)", "predict", True,
     ),
     ("OneClassSVM(nu=0.31, gamma=G, tol=TOL)", "es.OneClass(nu=0.31, gamma=G, tol=TOL)", "decision_function", False),
     ("KernelPCA(2, kernel='rbf', gamma=G)", "es.KernelPCA(2, gamma=G)", "transform", False),
@@ -106,9 +110,10 @@ difference, relative to the largest prediction, is at most 1e-6. `TOL` is 1e-10,
 
 The defaults and conventions differ as follows:
 
-- `gamma="scale"` uses the weights of rows here, also those of classes. scikit-learn ignores them.
+- `gamma="scale"` uses the weights of rows here, and not those of classes. scikit-learn uses neither.
 - `coef0` is 1 by default here, and 0 in `SVC`.
-- Several classes are fitted one against the rest here. `SVC` fits pairs.
+- `KernelClassifier` fits several classes one against the rest, where `SVC` fits pairs. `NuKernelClassifier` fits
+  pairs, as `NuSVC` does.
 - scikit-learn's `KernelRidge` has a linear kernel by default, and no intercept.
 - Our `KernelPCA` makes the first of the largest scores positive.
 - `GaussianProcessClassifier` approximates an integral. No estimator here does; log-loss with α = ½ and no intercept

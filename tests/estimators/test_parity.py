@@ -83,6 +83,13 @@ def test_alphas_that_are_none(alpha, message):
         es.KernelRegressor(alpha=alpha).fit(X, MANY)
 
 
+@pytest.mark.parametrize("alpha", [[1.0, 2.0, 3.0], 0.0])
+def test_intervals_need_one_norm(alpha):
+    model = es.KernelRegressor(alpha=alpha, kernel="linear").fit(X, MANY)
+    with pytest.raises(OptionError, match="Expected one alpha > 0"):
+        model.predict_interval(Z, 0.8)
+
+
 @pytest.mark.slow
 def test_no_penalty():
     for kernel, target in (("linear", MANY), ("poly", y)):
