@@ -55,7 +55,7 @@ class NuKernelClassifier(Classifier, HalfNorm):
     ----------
     nu : float in (0, 1]
         ν; in each pair at most twice the fraction of the smaller class.
-    class_weight : as in `KernelClassifier`; the fractions count weights
+    class_weight : as in `KernelClassifier`; the fractions count weights. `NuSVC` takes one and ignores it.
     kernel, gamma, degree, coef0, fit_intercept, tol, solve_options : as in `KernelRegressor`
 
     Attributes

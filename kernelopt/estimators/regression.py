@@ -207,10 +207,14 @@ class KernelRegressor(_Regressor):
             or (zero - value) / zero > LITTLE
         ):
             return
-        if getattr(self, "C", None) is not None:
+        if hasattr(self, "alphas"):
+            rescale = f"divide alphas by {spread:.2g}"
+        elif self.C is not None:
             rescale = f"multiply C by {spread:.2g}"
+        elif self.alpha is not None:
+            rescale = f"divide alpha by {spread:.2g}"
         else:
-            rescale = f"divide {'alphas' if hasattr(self, 'alphas') else 'alpha'} by {spread:.2g}"
+            rescale = f"set alpha={self._usual() / spread:.2g}"
         warnings.warn(
             f"The fit explains {max(0.0, (zero - value) / zero):.0%} of the loss. y has a standard deviation of "
             f"{spread:.2g}, and {self.loss!r} grows like |y − f|, α‖θ‖² like its square: α has the units of 1/y. "

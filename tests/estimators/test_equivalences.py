@@ -113,7 +113,7 @@ The defaults and conventions differ as follows:
 - `gamma="scale"` uses the weights of rows here, and not those of classes. scikit-learn uses neither.
 - `coef0` is 1 by default here, and 0 in `SVC`.
 - `KernelClassifier` fits several classes one against the rest, where `SVC` fits pairs. `NuKernelClassifier` fits
-  pairs, as `NuSVC` does.
+  pairs, as `NuSVC` does. It uses `class_weight`, which `NuSVC` ignores.
 - scikit-learn's `KernelRidge` has a linear kernel by default, and no intercept.
 - Our `KernelPCA` makes the first of the largest scores positive.
 - `GaussianProcessClassifier` approximates an integral. No estimator here does; log-loss with α = ½ and no intercept

@@ -153,6 +153,9 @@ def test_nu_of_weighted_classes():
     by_class = es.NuKernelClassifier(0.3, class_weight={True: 3.0}, gamma=G).fit(X, FEW)
     by_row = es.NuKernelClassifier(0.3, gamma=G).fit(X, FEW, sample_weight=rows)
     assert np.array_equal(by_class.decision_function(Z), by_row.decision_function(Z))
+    plain = NuSVC(nu=0.3, gamma=G).fit(X, FEW).decision_function(Z)
+    ignored = NuSVC(nu=0.3, gamma=G, class_weight={True: 3.0}).fit(X, FEW).decision_function(Z)
+    assert np.array_equal(plain, ignored) and apart(plain, by_class.decision_function(Z)) > 0.1
     with pytest.raises(OptionError, match="smaller class"):
         es.NuKernelClassifier(0.9).fit(X, FEW)
     assert es.NuKernelClassifier(0.9, class_weight="balanced").fit(X, FEW).margin_ > 0
@@ -262,6 +265,7 @@ def test_units_are_told_by_the_parameter_that_was_given():
     for model, way in (
         (es.KernelRegressor("absolute_error", C=1e-3), "multiply C by"),
         (es.KernelRegressor("absolute_error", alpha=500.0), "divide alpha by"),
+        (es.KernelRegressor("absolute_error", gamma=1e-4), "set alpha=0.00"),
         (es.KernelRegressorCV("absolute_error", alphas=[500.0], cv=2), "divide alphas by"),
     ):
         with pytest.warns(UserWarning, match=f"The fit explains .*{way}"):
