@@ -39,7 +39,9 @@ default_role = "code"
 
 myst_enable_extensions = ["dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
-mathjax3_config = {"tex": {"inlineMath": [["\\(", "\\)"]], "displayMath": [["\\[", "\\]"]]}}
+mathjax3_config = {
+    "tex": {"inlineMath": [["\\(", "\\)"]], "displayMath": [["\\[", "\\]"]]}
+}
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the sections of a docstring say what is meant
@@ -93,6 +95,7 @@ SECTIONS = {
         "prior_function",
         "poisson_exposure",
         "invented_loss",
+        "conditional_value_at_risk",
         "multi_task",
     ],
     "classification": [
@@ -115,7 +118,12 @@ SECTIONS = {
         "learned_exposure",
         "network_features",
     ],
-    "kernels": ["finite_feature_maps", "degree_two_expansion", "lifting", "indefinite_kernel"],
+    "kernels": [
+        "finite_feature_maps",
+        "degree_two_expansion",
+        "lifting",
+        "indefinite_kernel",
+    ],
     "unsupervised": ["kernel_pca", "kernel_svd", "one_class"],
     "certificates": ["optimality_bounds", "audit_svc"],
     "applications": [
@@ -158,7 +166,9 @@ sphinx_gallery_conf = {
 def escaped(line):
     """What means something to reStructuredText, outside of code: |x| is an absolute value here, and f* an optimum."""
     parts = re.split("(`+[^`]*`+)", line)
-    parts[::2] = [re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [
+        re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]
+    ]
     return "".join(parts)
 
 
@@ -167,8 +177,14 @@ def with_descriptions(lines):
     found, section = [], ""
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         section = line if set(after) == {"-"} else section
-        entry = re.fullmatch(r"(\S[^:]*) : (.*)", line) if section in ("Parameters", "Attributes") else None
-        typed = after.startswith(" ") and (after.lstrip()[0].isupper() or len(line) < 95)
+        entry = (
+            re.fullmatch(r"(\S[^:]*) : (.*)", line)
+            if section in ("Parameters", "Attributes")
+            else None
+        )
+        typed = after.startswith(" ") and (
+            after.lstrip()[0].isupper() or len(line) < 95
+        )
         found += [entry[1], "    " + entry[2]] if entry and not typed else [line]
     return found
 
@@ -189,11 +205,17 @@ def described(app, page, template, context, doctree):
     """A description for search engines, from the first sentences, where a page does not state one."""
     if doctree is None or 'name="description"' in context["metatags"]:
         return
-    sentences = (node.astext() for node in doctree.findall(nodes.paragraph) if not list(node.findall(nodes.math)))
+    sentences = (
+        node.astext()
+        for node in doctree.findall(nodes.paragraph)
+        if not list(node.findall(nodes.math))
+    )
     title = re.sub("<.*?>", "", context["title"])
     text = " ".join(f"{title}: {' '.join(sentences)}".split())
     short = textwrap.shorten(text, DESCRIPTION, placeholder="…")
-    context["metatags"] += f'<meta name="description" content="{html.escape(short)}" />\n'
+    context["metatags"] += (
+        f'<meta name="description" content="{html.escape(short)}" />\n'
+    )
 
 
 def setup(app):
