@@ -47,7 +47,9 @@ SILENCE = 60  # seconds without a result after which the browser is taken for de
 def pages():
     """Each built page by its address, parsed once."""
     return {
-        path.relative_to(BUILT).as_posix(): BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        path.relative_to(BUILT).as_posix(): BeautifulSoup(
+            path.read_text(encoding="utf-8"), "html.parser"
+        )
         for path in sorted(BUILT.rglob("*.html"))
         if "_static" not in path.relative_to(BUILT).parts
     }
@@ -64,11 +66,25 @@ def faults_of_links(site):
     known = {name: anchors(page) for name, page in site.items()}
     outside = Counter()
     for name, page in site.items():
-        for tag, attribute in (("a", "href"), ("link", "href"), ("img", "src"), ("script", "src")):
-            for link in (found[attribute] for found in page.find_all(tag, attrs={attribute: True})):
+        for tag, attribute in (
+            ("a", "href"),
+            ("link", "href"),
+            ("img", "src"),
+            ("script", "src"),
+        ):
+            for link in (
+                found[attribute]
+                for found in page.find_all(tag, attrs={attribute: True})
+            ):
                 parts = urlsplit(urljoin(SITE + name, link))
-                if parts.scheme == "data" or f"{parts.scheme}://{parts.netloc}/" == SITE:
-                    target, anchor = unquote(parts.path).lstrip("/") or "index.html", unquote(parts.fragment)
+                if (
+                    parts.scheme == "data"
+                    or f"{parts.scheme}://{parts.netloc}/" == SITE
+                ):
+                    target, anchor = (
+                        unquote(parts.path).lstrip("/") or "index.html",
+                        unquote(parts.fragment),
+                    )
                     if parts.scheme != "data" and not (BUILT / target).is_file():
                         yield name, f"{link} is no file"
                     elif anchor and target in known and anchor not in known[target]:
@@ -77,13 +93,18 @@ def faults_of_links(site):
                     yield name, f"{link} is not a https address of a host in HOSTS"
                 else:
                     outside[parts.hostname] += 1
-    print("links outside:", ", ".join(f"{host} {count}" for host, count in sorted(outside.items())))
+    print(
+        "links outside:",
+        ", ".join(f"{host} {count}" for host, count in sorted(outside.items())),
+    )
 
 
 def faults_of_heads(site):
     """One h1, a title, a description of its own, and alternative texts for each page."""
     described = Counter(
-        tag["content"] for page in site.values() for tag in page.find_all("meta", attrs={"name": "description"})
+        tag["content"]
+        for page in site.values()
+        for tag in page.find_all("meta", attrs={"name": "description"})
     )
     for name, page in site.items():
         made_by_sphinx = name == "search.html" or name.startswith("_modules/")
@@ -91,9 +112,15 @@ def faults_of_heads(site):
             yield name, f"has {count} headings h1"
         if not (page.title and page.title.get_text(strip=True)):
             yield name, "has no title"
-        descriptions = [tag["content"] for tag in page.find_all("meta", attrs={"name": "description"})]
+        descriptions = [
+            tag["content"]
+            for tag in page.find_all("meta", attrs={"name": "description"})
+        ]
         if not made_by_sphinx and (len(descriptions) != 1 or len(descriptions[0]) < 30):
-            yield name, f"expected one description of 30 characters or more, got {descriptions}"
+            yield (
+                name,
+                f"expected one description of 30 characters or more, got {descriptions}",
+            )
         if not made_by_sphinx and any(described[text] > 1 for text in descriptions):
             yield name, f"shares its description with another page: {descriptions}"
         for picture in page.find_all("img"):
@@ -126,7 +153,9 @@ class Site(http.server.SimpleHTTPRequestHandler):
         return None
 
     def do_POST(self):
-        self.results.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.results.put(
+            json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        )
         self.send_response(204)
         self.end_headers()
 
@@ -138,9 +167,17 @@ def measured(browser, names):
     """What the browser reports of each page at each width."""
     results = queue.Queue()
     site = functools.partial(Site, names=names, results=results)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), site) as server, tempfile.TemporaryDirectory() as profile:
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), site) as server,
+        tempfile.TemporaryDirectory() as profile,
+    ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        quiet = ("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+        quiet = (
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        )
         process = subprocess.Popen(
             [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", *quiet, "--hide-scrollbars",
              "--window-size=1500,1000", f"--user-data-dir={profile}", f"http://127.0.0.1:{server.server_port}/measure"],
@@ -174,14 +211,20 @@ def faults_seen(browser, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--without-browser", action="store_true", help="check links, heads and texts only")
+    parser.add_argument(
+        "--without-browser",
+        action="store_true",
+        help="check links, heads and texts only",
+    )
     chosen = parser.parse_args()
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not (BUILT / "index.html").exists():
         sys.exit(f"Expected pages in {BUILT}; build them first: make docs")
     if browser is None and not chosen.without_browser:
         names = ", ".join(BROWSERS)
-        sys.exit(f"Expected Chromium ({names}) to measure width and contrast; install it, or pass --without-browser")
+        sys.exit(
+            f"Expected Chromium ({names}) to measure width and contrast; install it, or pass --without-browser"
+        )
 
     site = pages()
     faults = [*faults_of_links(site), *faults_of_heads(site)]

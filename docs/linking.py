@@ -24,14 +24,27 @@ def link_names(app, doctree, page):
     objects, linked = app.env.domains["py"].objects, set()
     for node in list(doctree.findall(nodes.literal)):
         found = NAME.fullmatch(node.astext().strip())
-        if found is None or isinstance(node.parent, nodes.reference) or (section_of(node), found[1]) in linked:
+        if (
+            found is None
+            or isinstance(node.parent, nodes.reference)
+            or (section_of(node), found[1]) in linked
+        ):
             continue
         known = next((objects[name] for name in own(found[1]) if name in objects), None)
         outside = LINKS["names"].get(elsewhere(found[1]))
         if known is not None and known.docname != page:
-            link = make_refnode(app.builder, page, known.docname, known.node_id, [node.deepcopy()], found[1])
+            link = make_refnode(
+                app.builder,
+                page,
+                known.docname,
+                known.node_id,
+                [node.deepcopy()],
+                found[1],
+            )
         elif known is None and outside is not None:
-            link = nodes.reference("", "", node.deepcopy(), refuri=outside, internal=False)
+            link = nodes.reference(
+                "", "", node.deepcopy(), refuri=outside, internal=False
+            )
         else:
             continue
         linked.add((section_of(node), found[1]))
@@ -41,7 +54,14 @@ def link_names(app, doctree, page):
 def link_papers(doctree):
     """Citations such as "Kimeldorf and Wahba 1971" become links."""
     for node in list(doctree.findall(nodes.Text)):
-        if isinstance(node.parent, nodes.FixedTextElement | nodes.literal | nodes.reference | nodes.title | nodes.math):
+        if isinstance(
+            node.parent,
+            nodes.FixedTextElement
+            | nodes.literal
+            | nodes.reference
+            | nodes.title
+            | nodes.math,
+        ):
             continue
         text, parts, end = node.astext(), [], 0
         for start, after, address in papers_in(text):

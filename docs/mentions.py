@@ -4,7 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
-LINKS = tomllib.loads((Path(__file__).parent / "links.toml").read_text(encoding="utf-8"))
+LINKS = tomllib.loads(
+    (Path(__file__).parent / "links.toml").read_text(encoding="utf-8")
+)
 NAME = re.compile(r"([A-Za-z_][\w.]*)(\(.*\))?", re.DOTALL)  # with or without a call
 
 ABBREVIATED = {"cp.": "cvxpy.", "np.": "numpy."}
@@ -19,8 +21,17 @@ OWNERS = {
     "kernel.": "kernelopt.kernels.Kernel.",
     "k.": "kernelopt.kernels.Kernel.",
 }
-ROOMS = ("kernelopt.", "kernelopt.kernels.", "kernelopt.estimators.", "kernelopt.errors.")  # of `Gaussian` alone
-SKLEARN = {name.rpartition(".")[2]: name for name in LINKS["names"] if name.startswith("sklearn.")}
+ROOMS = (
+    "kernelopt.",
+    "kernelopt.kernels.",
+    "kernelopt.estimators.",
+    "kernelopt.errors.",
+)  # of `Gaussian` alone
+SKLEARN = {
+    name.rpartition(".")[2]: name
+    for name in LINKS["names"]
+    if name.startswith("sklearn.")
+}
 AMBIGUOUS = {"KernelPCA"}  # here and in scikit-learn
 
 
@@ -35,7 +46,11 @@ def of_pages(text):
 def own(name):
     """Full names that a name in prose may stand for, in this library."""
     yield name
-    yield from (full + name.removeprefix(short) for short, full in OWNERS.items() if name.startswith(short))
+    yield from (
+        full + name.removeprefix(short)
+        for short, full in OWNERS.items()
+        if name.startswith(short)
+    )
     if name[0].isupper() and name not in AMBIGUOUS:
         yield from (room + name for room in ROOMS)
 
@@ -51,12 +66,18 @@ def elsewhere(name):
 def citation(paper):
     """A pattern for a paper of links.toml: between the surnames and the year may stand where it appeared."""
     surnames, _, year = paper.rpartition(" ")
-    joined = r"(?:,|,?\s+and)\s+".join(re.escape(surname) for surname in surnames.split(", "))
-    return rf"\b{joined}(?:['’]s)?[,\s(]+(?:[^;:()]{{1,45}}?[,\s]+)?{re.escape(year)}\b".replace(r"\ ", r"\s+")
+    joined = r"(?:,|,?\s+and)\s+".join(
+        re.escape(surname) for surname in surnames.split(", ")
+    )
+    return rf"\b{joined}(?:['’]s)?[,\s(]+(?:[^;:()]{{1,45}}?[,\s]+)?{re.escape(year)}\b".replace(
+        r"\ ", r"\s+"
+    )
 
 
 PAPERS = list(LINKS["papers"].items())
-CITATION = re.compile("|".join(f"(?P<p{i}>{citation(paper)})" for i, (paper, _) in enumerate(PAPERS)))
+CITATION = re.compile(
+    "|".join(f"(?P<p{i}>{citation(paper)})" for i, (paper, _) in enumerate(PAPERS))
+)
 
 
 def papers_in(text):

@@ -114,11 +114,27 @@ def main() -> None:
     front()
     plt.style.use("kernelopt.plots")
     names: dict[str, object] = {}
-    for block in blocks(MATHEMATICS):
-        exec(block, names)
-        for words, picture in DRAWN.items():
-            if words in block:
-                picture(names)
+    exec(first_block(README.read_text()), names)
+    f, X, y, grid = names["f"], names["X"], names["y"], np.linspace(0, 6, 300)[:, None]
+    squares = ko.estimators.KernelRegressor(
+        "squared_error", alpha=0.5, kernel=ko.kernels.Gaussian(sigma=1.0)
+    ).fit(X, y)
+    figure, ax = plt.subplots(figsize=(7, 3.2))
+    ax.plot(X, y, ".", color="0.45", label="data, with heavy tails")
+    ax.plot(grid, np.sin(grid), ":", color="0.2", label="truth")
+    ax.plot(grid, squares.predict(grid), "--", color="#D55E00", label="squares")
+    ax.plot(
+        grid,
+        f(grid).value,
+        color="#0072B2",
+        linewidth=2,
+        label="absolute errors, f ≤ 1.1",
+    )
+    ax.axhline(1.1, color="#0072B2", linewidth=0.8, linestyle="-.")
+    ax.set(xlim=(0, 6), ylim=(-2.2, 2.6), xlabel="x")
+    ax.legend(loc="upper right", ncols=2, frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(HERE / "_static" / "fit.png", dpi=150, bbox_inches="tight")
 
 
 if __name__ == "__main__":

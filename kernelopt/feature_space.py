@@ -86,7 +86,9 @@ def nearest_neighbors(kernel: Any, X: Any, Z: Any, k: int = 1) -> Neighbors:
     Examples
     --------
     >>> import kernelopt as ko
-    >>> ko.feature_space.nearest_neighbors(ko.kernels.Linear(), [[1.9]], [[0.0], [2.0], [5.0]], k=2).indices
+    >>> ko.feature_space.nearest_neighbors(
+    ...     ko.kernels.Linear(), [[1.9]], [[0.0], [2.0], [5.0]], k=2
+    ... ).indices
     array([[1, 0]])
     """
     kernel = as_kernel(kernel)
@@ -144,7 +146,10 @@ def alignment(Q1: Any, Q2: Any, centered: bool = False) -> float:
     Examples
     --------
     >>> import kernelopt as ko
-    >>> round(ko.feature_space.alignment([[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]), 4)
+    >>> round(
+    ...     ko.feature_space.alignment([[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]),
+    ...     4,
+    ... )
     0.7071
     """
     require_flag(centered, "centered")
@@ -243,7 +248,10 @@ def is_psd(Q: Any, tolerance: float = PSD_TOLERANCE) -> bool:
     Examples
     --------
     >>> import kernelopt as ko
-    >>> ko.feature_space.is_psd([[1.0, 2.0], [-2.0, 1.0]]), ko.feature_space.is_psd([[0.0, 1.0], [1.0, 0.0]])
+    >>> (
+    ...     ko.feature_space.is_psd([[1.0, 2.0], [-2.0, 1.0]]),
+    ...     ko.feature_space.is_psd([[0.0, 1.0], [1.0, 0.0]]),
+    ... )
     (True, False)
     """
     Q = _square(Q)

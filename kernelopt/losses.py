@@ -366,7 +366,9 @@ def epsilon_insensitive(y: Any, f: Any, epsilon: Any = 0.1) -> cp.Expression:
     Examples
     --------
     >>> import cvxpy as cp, kernelopt as ko
-    >>> ko.losses.epsilon_insensitive([1.0, 2.0], cp.Constant([1.5, 5.0]), epsilon=1.0).value
+    >>> ko.losses.epsilon_insensitive(
+    ...     [1.0, 2.0], cp.Constant([1.5, 5.0]), epsilon=1.0
+    ... ).value
     array([0., 2.])
     """
     _check_width(epsilon)

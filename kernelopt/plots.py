@@ -157,8 +157,10 @@ def posterior(found: Posterior, f: Callable[[Any], Any], X: Any, y: Any = None, 
     >>> import matplotlib
     >>> matplotlib.use("agg")
     >>> import cvxpy as cp, kernelopt as ko
-    >>> theta, X, y = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), [[0.0], [1.0], [2.0]], [0.0, 0.8, 0.9]
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)))
+    >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    >>> X, y = [[0.0], [1.0], [2.0]], [0.0, 0.8, 0.9]
+    >>> objective = cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> ax = ko.plots.posterior(ko.posterior(problem), theta, X, y)
     >>> len(ax.lines[-1].get_xdata())
@@ -232,7 +234,9 @@ def decision_regions(f: Callable[[Any], Any], X: Any, labels: Any, *, ax: Any = 
     >>> import matplotlib
     >>> matplotlib.use("agg")
     >>> import kernelopt as ko
-    >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0, 0.0], [2.0, 2.0]], [1.0, -1.0])
+    >>> f = ko.Function(
+    ...     ko.kernels.Gaussian(sigma=1.0), [[0.0, 0.0], [2.0, 2.0]], [1.0, -1.0]
+    ... )
     >>> ax = ko.plots.decision_regions(f, [[0.0, 0.0], [2.0, 2.0]], [1, -1])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['-1', '1']
@@ -307,7 +311,8 @@ def spectrum(A: Any, *, ax: Any = None) -> Any:
     >>> matplotlib.use("agg")
     >>> import numpy as np, kernelopt as ko
     >>> A = ko.FeatureMatrix(np.arange(5.0)[:, None], ko.kernels.Polynomial(degree=2))
-    >>> len(ko.plots.spectrum(A).lines[0].get_xdata())  # of five rows, three eigenvalues that are not rounding
+    >>> # of five rows, three eigenvalues that are not rounding
+    >>> len(ko.plots.spectrum(A).lines[0].get_xdata())
     3
     """
     if isinstance(A, FeatureMatrix):
@@ -354,7 +359,10 @@ def gram(A: Any, *, order: Any = None, ax: Any = None) -> Any:
     >>> import matplotlib
     >>> matplotlib.use("agg")
     >>> import kernelopt as ko
-    >>> ax = ko.plots.gram(ko.FeatureMatrix([[0.0], [5.0], [0.1]], ko.kernels.Gaussian(sigma=1.0)), order=[0, 1, 0])
+    >>> ax = ko.plots.gram(
+    ...     ko.FeatureMatrix([[0.0], [5.0], [0.1]], ko.kernels.Gaussian(sigma=1.0)),
+    ...     order=[0, 1, 0],
+    ... )
     >>> ax.images[0].get_array().round(2)[0].tolist()
     [1.0, 1.0, 0.0]
     """
@@ -401,8 +409,10 @@ def path(table: Path, x: str | None = None, y: Any = None, *, ax: Any = None) ->
     >>> matplotlib.use("agg")
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
     >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
-    >>> theta, lam = ko.Theta(ko.kernels.Polynomial(degree=1)), cp.Parameter(nonneg=True, name="lam")
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> lam = cp.Parameter(nonneg=True, name="lam")
+    >>> objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> axes = ko.plots.path(ko.path(problem, lam, [10.0, 1.0, 0.1]), y=["lower", "upper"])
     >>> axes.get_xlabel()
     'lam'

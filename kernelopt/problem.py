@@ -486,7 +486,8 @@ class Problem(Statement, Answered):
         >>> import cvxpy as cp, numpy as np, kernelopt as ko
         >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
         >>> theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=1.0)
-        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+        >>> objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+        >>> problem = ko.Problem(cp.Minimize(objective))
         >>> _ = problem.solve()
         >>> elsewhere = problem.certificate_at({lam: 1.1})
         >>> lam.value = 1.1
@@ -663,7 +664,8 @@ class Problem(Statement, Answered):
         Examples
         --------
         >>> import cvxpy as cp, numpy as np, kernelopt as ko
-        >>> theta, b, lam = ko.Theta(ko.kernels.Linear()), cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
+        >>> theta = ko.Theta(ko.kernels.Linear())
+        >>> b, lam = cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
         >>> loss = cp.sum_squares(theta([[0.0], [1.0]]) + b - np.array([1.0, 3.0]))
         >>> problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
         >>> _ = problem.solve()
@@ -696,7 +698,8 @@ class Problem(Statement, Answered):
         Examples
         --------
         >>> import cvxpy as cp, numpy as np, kernelopt as ko
-        >>> theta, b, lam = ko.Theta(ko.kernels.Linear()), cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
+        >>> theta = ko.Theta(ko.kernels.Linear())
+        >>> b, lam = cp.Variable(), cp.Parameter(nonneg=True, value=1.0)
         >>> loss = cp.sum_squares(theta([[0.0], [1.0]]) + b - np.array([1.0, 3.0]))
         >>> problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
         >>> _ = problem.solve()
@@ -794,7 +797,8 @@ class Problem(Statement, Answered):
         >>> import cvxpy as cp, numpy as np, kernelopt as ko
         >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
         >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
-        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X))), [ko.norm(theta) <= 2])
+        >>> objective = cp.sum_squares(y - theta(X))
+        >>> problem = ko.Problem(cp.Minimize(objective), [ko.norm(theta) <= 2])
         >>> for section in problem.derivation().sections:
         ...     print(section.title)
         1. The stated problem
@@ -855,7 +859,8 @@ class Problem(Statement, Answered):
         >>> import cvxpy as cp, numpy as np, kernelopt as ko
         >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
         >>> Phi, theta = cp.Constant(X), cp.Variable(2)
-        >>> explicit = cp.Problem(cp.Minimize(cp.norm1(Phi @ theta - [1, 2, 3]) + cp.sum_squares(theta)))
+        >>> objective = cp.norm1(Phi @ theta - [1, 2, 3]) + cp.sum_squares(theta)
+        >>> explicit = cp.Problem(cp.Minimize(objective))
         >>> A = ko.FeatureMatrix(X, ko.kernels.Linear())
         >>> problem = ko.Problem.from_cvxpy(explicit, theta=theta, features={Phi: A})
         >>> bool(abs(problem.solve() - explicit.solve(solver="CLARABEL")) < 1e-6)

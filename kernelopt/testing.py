@@ -48,7 +48,9 @@ def check_kernel(kernel: Any, X: Any, Z: Any = None) -> None:
     --------
     >>> import kernelopt as ko
     >>> ko.testing.check_kernel(ko.kernels.Gaussian(sigma=1.0), [[0.0], [1.0], [3.0]])
-    >>> ko.testing.check_kernel(ko.kernels.FromFunction(lambda x, y: -1.0, psd=True), ["a", "b"])
+    >>> ko.testing.check_kernel(
+    ...     ko.kernels.FromFunction(lambda x, y: -1.0, psd=True), ["a", "b"]
+    ... )
     Traceback (most recent call last):
     kernelopt.errors.KernelError: FromFunction(<lambda>, psd=True) says that it is positive semidefinite; ...
     """

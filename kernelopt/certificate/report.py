@@ -128,10 +128,15 @@ class Certificate:
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
     >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
     >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> certificate = problem.certificate
-    >>> certificate.lower <= problem.value <= certificate.upper, certificate.relative_gap < 1e-6, certificate.scope
+    >>> (
+    ...     certificate.lower <= problem.value <= certificate.upper,
+    ...     certificate.relative_gap < 1e-6,
+    ...     certificate.scope,
+    ... )
     (True, True, 'full kernel')
     """
 

@@ -102,12 +102,15 @@ def verify_reduction(
     >>> X = np.linspace(0, 3, 12)[:, None]
     >>> y = np.sin(2 * X[:, 0])
     >>> theta, alpha = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(12)
-    >>> stated = ko.Problem(cp.Minimize(cp.norm1(y - theta(X)) + 0.1 * ko.sum_squares(theta)))
+    >>> objective = cp.norm1(y - theta(X)) + 0.1 * ko.sum_squares(theta)
+    >>> stated = ko.Problem(cp.Minimize(objective))
     >>> Q = theta.kernel(X)
-    >>> right = cp.Problem(cp.Minimize(cp.norm1(y - Q @ alpha) + 0.1 * cp.quad_form(alpha, cp.psd_wrap(Q))))
+    >>> objective = cp.norm1(y - Q @ alpha) + 0.1 * cp.quad_form(alpha, cp.psd_wrap(Q))
+    >>> right = cp.Problem(cp.Minimize(objective))
     >>> ko.verify_reduction(stated, right, {theta: alpha}).is_equivalent
     True
-    >>> wrong = cp.Problem(cp.Minimize(cp.norm1(y - Q @ alpha) + 0.1 * cp.sum_squares(alpha)))
+    >>> objective = cp.norm1(y - Q @ alpha) + 0.1 * cp.sum_squares(alpha)
+    >>> wrong = cp.Problem(cp.Minimize(objective))
     >>> ko.verify_reduction(stated, wrong, {theta: alpha}).is_equivalent
     False
     """

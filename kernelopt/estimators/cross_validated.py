@@ -330,7 +330,9 @@ class KernelRegressorCV(_ChoosesAlpha, KernelRegressor):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 6, size=(80, 1))
     >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_t(2, size=80)
-    >>> model = ko.estimators.KernelRegressorCV("absolute_error", alphas=[0.01, 0.1, 1, 10, 100]).fit(X, y)
+    >>> model = ko.estimators.KernelRegressorCV(
+    ...     "absolute_error", alphas=[0.01, 0.1, 1, 10, 100]
+    ... ).fit(X, y)
     >>> model.alpha_, model.scores_.shape
     (0.01, (5, 5))
     """
@@ -401,7 +403,9 @@ class KernelClassifierCV(_ChoosesAlpha, KernelClassifier):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(80, 2))
     >>> y = np.where(X[:, 0] * X[:, 1] > 0, "same", "opposite")
-    >>> model = ko.estimators.KernelClassifierCV("log_loss", alphas=[0.01, 1, 100], scoring="neg_log_loss").fit(X, y)
+    >>> model = ko.estimators.KernelClassifierCV(
+    ...     "log_loss", alphas=[0.01, 1, 100], scoring="neg_log_loss"
+    ... ).fit(X, y)
     >>> model.alpha_, model.scores_.shape
     (0.01, (3, 5))
     """

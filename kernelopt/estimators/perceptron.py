@@ -55,7 +55,9 @@ class KernelPerceptron(Classifier, KernelModel):
     --------
     >>> import numpy as np, kernelopt as ko
     >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    >>> model = ko.estimators.KernelPerceptron(kernel=ko.kernels.Polynomial(degree=2)).fit(X, [0, 1, 1, 0])
+    >>> model = ko.estimators.KernelPerceptron(kernel=ko.kernels.Polynomial(degree=2)).fit(
+    ...     X, [0, 1, 1, 0]
+    ... )
     >>> model.predict(X).tolist()
     [0, 1, 1, 0]
     """

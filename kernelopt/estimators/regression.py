@@ -291,7 +291,8 @@ class KernelRegressor(_Regressor):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(0, 6, size=(60, 1))
         >>> y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=60)
-        >>> band = ko.estimators.KernelRegressor(alpha=0.5).fit(X, y).predict_interval([[1.5], [4.5]], level=0.8)
+        >>> model = ko.estimators.KernelRegressor(alpha=0.5).fit(X, y)
+        >>> band = model.predict_interval([[1.5], [4.5]], level=0.8)
         >>> band.lower.round(1), band.upper.round(1)
         (array([ 0.6, -1.2]), array([ 1.2, -0.7]))
         """

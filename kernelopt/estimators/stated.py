@@ -71,7 +71,9 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     ...     theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
     ...     f = theta(X) + b
     ...     rising = cp.diff(f[np.argsort(X[:, 0])]) >= 0
-    ...     return ko.Problem(cp.Minimize(cp.sum_squares(y - f) + lam * ko.sum_squares(theta)), [rising]), f
+    ...     return ko.Problem(
+    ...         cp.Minimize(cp.sum_squares(y - f) + lam * ko.sum_squares(theta)), [rising]
+    ...     ), f
     >>> Monotone = ko.estimators.from_problem(monotone)
     >>> from sklearn.model_selection import GridSearchCV
     >>> rng = np.random.default_rng(0)

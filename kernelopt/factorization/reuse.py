@@ -48,7 +48,9 @@ class FactorCache:
     >>> X = rng.normal(size=(60, 2))
     >>> y = X[:, 0] * X[:, 1] > 0
     >>> cache, kernel = ko.FactorCache(), ko.kernels.Gaussian(sigma=1.0)
-    >>> model = ko.estimators.KernelClassifier("hinge", kernel=kernel, solve_options={"cache": cache})
+    >>> model = ko.estimators.KernelClassifier(
+    ...     "hinge", kernel=kernel, solve_options={"cache": cache}
+    ... )
     >>> search = GridSearchCV(model, {"alpha": [0.1, 1.0, 10.0]}, cv=5).fit(X, y)
     >>> len(cache)
     6

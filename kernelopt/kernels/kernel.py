@@ -305,7 +305,8 @@ class Kernel(metaclass=Declared):
         Examples
         --------
         >>> import cvxpy as cp, kernelopt as ko
-        >>> sigma, mu = cp.Parameter(pos=True, name="sigma"), cp.Parameter(nonneg=True, name="mu")
+        >>> sigma = cp.Parameter(pos=True, name="sigma")
+        >>> mu = cp.Parameter(nonneg=True, name="mu")
         >>> kernel = ko.kernels.Gaussian(sigma=sigma) * mu + ko.kernels.Laplacian(sigma=sigma)
         >>> kernel, [parameter.name() for parameter in kernel.parameters()]
         (Gaussian(sigma=sigma) * mu + Laplacian(sigma=sigma), ['mu', 'sigma'])
@@ -321,7 +322,10 @@ class Kernel(metaclass=Declared):
         Examples
         --------
         >>> import cvxpy as cp, kernelopt as ko
-        >>> kernel = ko.kernels.Gaussian(sigma=cp.Parameter(pos=True, value=2.0)) + ko.kernels.Linear()
+        >>> kernel = (
+        ...     ko.kernels.Gaussian(sigma=cp.Parameter(pos=True, value=2.0))
+        ...     + ko.kernels.Linear()
+        ... )
         >>> kernel.at_present()
         Gaussian(sigma=2.0) + Linear()
         """

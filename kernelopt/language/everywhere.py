@@ -175,11 +175,15 @@ def everywhere(g: Callable[[Array], Any], lower: Any, upper: Any, *, bend: Any =
     Examples
     --------
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
-    >>> X, y = np.linspace(0, 6, 30)[:, None], np.tanh(np.linspace(-3, 3, 30)) + 0.1 * np.cos(np.arange(30.0))
+    >>> X = np.linspace(0, 6, 30)[:, None]
+    >>> y = np.tanh(np.linspace(-3, 3, 30)) + 0.1 * np.cos(np.arange(30.0))
     >>> kernel = ko.kernels.Gaussian(sigma=1.0)
     >>> theta = ko.Theta(kernel)
-    >>> rising = ko.everywhere(lambda P: ko.FeatureMatrix(P, kernel).derivative(0) @ theta >= 0, 0.0, 6.0)
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(theta(X) - y) + 0.01 * ko.sum_squares(theta)), [rising])
+    >>> rising = ko.everywhere(
+    ...     lambda P: ko.FeatureMatrix(P, kernel).derivative(0) @ theta >= 0, 0.0, 6.0
+    ... )
+    >>> objective = cp.sum_squares(theta(X) - y) + 0.01 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective), [rising])
     >>> _ = problem.solve()
     >>> print(problem.status, rising.least >= 0)
     optimal True

@@ -129,7 +129,8 @@ class ThetaExpression:
         >>> X, y = np.linspace(0, 3, 7)[:, None], np.linspace(0, 3, 7) ** 2
         >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
         >>> rising = theta.derivative(0)(X) >= 0
-        >>> _ = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-8 * ko.sum_squares(theta)), [rising]).solve()
+        >>> objective = cp.sum_squares(y - theta(X)) + 1e-8 * ko.sum_squares(theta)
+        >>> _ = ko.Problem(cp.Minimize(objective), [rising]).solve()
         >>> theta.value.derivative(0)([[1.0], [2.0]]).round(2)
         array([2., 4.])
         """
@@ -726,7 +727,8 @@ def integral(lower: Any, upper: Any, kernel: Kernel) -> FeatureMatrix:
     >>> theta.value = ko.Function(kernel, [[1.0]], [3.0])  # f(x) = 3(1 + x)²
     >>> (A @ theta).value
     array([ 7., 56.])
-    >>> len(ko.integral([[0.0, 0.0]], [[1.0, 2.0]], ko.kernels.Gaussian(sigma=1.0)))  # one box in the plane
+    >>> # one box in the plane
+    >>> len(ko.integral([[0.0, 0.0]], [[1.0, 2.0]], ko.kernels.Gaussian(sigma=1.0)))
     1
     """
     kernel = _kernel_after("integral(lower, upper, kernel) with corners of boxes", [lower, upper], kernel)

@@ -225,7 +225,8 @@ class Function:
         --------
         >>> import kernelopt as ko
         >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), [[0.0]], [1.0])
-        >>> f.integral([-1.0, -9.0], [1.0, 9.0]).round(4)  # √(2π) times the probability of a standard normal variable
+        >>> # √(2π) times the probability of a standard normal variable
+        >>> f.integral([-1.0, -9.0], [1.0, 9.0]).round(4)
         array([1.7112, 2.5066])
         """
         found = boxes(lower, upper)

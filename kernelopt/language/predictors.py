@@ -111,7 +111,8 @@ class Predictor:
     >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
     >>> theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
     >>> f = theta(X) + b
-    >>> _ = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + 1e-8 * ko.sum_squares(theta))).solve()
+    >>> objective = cp.sum_squares(y - f) + 1e-8 * ko.sum_squares(theta)
+    >>> _ = ko.Problem(cp.Minimize(objective)).solve()
     >>> ko.Predictor(f, X)([[10.0]]).round(3)
     array([21.])
     """

@@ -82,7 +82,8 @@ class ProximalLoss:
     >>> t = np.linspace(0, 6, 20)
     >>> X, Y = t[:, None], np.column_stack([np.cos(t), np.sin(t)])
     >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0), outputs=2)
-    >>> problem = ko.Problem(cp.Minimize(cp.sum(distance(theta(X), Y)) + 0.1 * ko.sum_squares(theta)))
+    >>> objective = cp.sum(distance(theta(X), Y)) + 0.1 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> print(problem.status, problem.certificate.relative_gap < 1e-6)
     optimal True

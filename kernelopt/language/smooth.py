@@ -117,7 +117,8 @@ class SmoothLoss:
     >>> loss = ko.SmoothLoss(value, gradient, hessian)
     >>> X, y = np.arange(7.0)[:, None], np.array([0.0, 1.0, 4.0, 99.0, 16.0, 25.0, 36.0])
     >>> theta = ko.Theta(ko.kernels.Polynomial(degree=2))
-    >>> problem = ko.Problem(cp.Minimize(cp.sum(loss(theta(X), y)) + 1e-6 * ko.sum_squares(theta)))
+    >>> objective = cp.sum(loss(theta(X), y)) + 1e-6 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> print(problem.status, abs(theta.value([[3.0]])[0] - 9) < 1)
     optimal True

@@ -113,7 +113,8 @@ def jackknife(
     >>> y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=100)
     >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
     >>> f = lambda X: theta(X) + b
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f(X)) + 0.5 * ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - f(X)) + 0.5 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> band = ko.jackknife(problem, f(X), y, f([[1.5], [4.5]]), level=0.9)
     >>> band.lower.round(1), band.upper.round(1)

@@ -92,7 +92,8 @@ def leave_one_out(problem: Problem) -> Array:
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
     >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
     >>> theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b) + 1e-6 * ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - theta(X) - b) + 1e-6 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> ko.leave_one_out(problem).round(2)
     array([ 7.  , -0.95, -3.26, -3.26, -0.95,  7.  ])

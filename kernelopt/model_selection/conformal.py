@@ -96,7 +96,9 @@ class ClassSets:
     Examples
     --------
     >>> import kernelopt as ko
-    >>> sets = ko.conformal_sets([2.0, -1.0, 0.5, -2.0], [1, -1, -1, -1], [3.0, 0.2], level=0.8)
+    >>> sets = ko.conformal_sets(
+    ...     [2.0, -1.0, 0.5, -2.0], [1, -1, -1, -1], [3.0, 0.2], level=0.8
+    ... )
     >>> sets[0], sets[1], sets.size
     (array([1]), array([-1,  1]), array([1, 2]))
     >>> print(sets)

@@ -210,7 +210,8 @@ def cross_validate(
     >>> X = np.linspace(0, 6, 60)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).standard_t(2, size=60)
     >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
-    >>> w, lam = cp.Parameter(60, nonneg=True, name="w"), cp.Parameter(nonneg=True, name="lam")
+    >>> w = cp.Parameter(60, nonneg=True, name="w")
+    >>> lam = cp.Parameter(nonneg=True, name="lam")
     >>> errors = ko.losses.absolute_error(y, theta(X) + b)
     >>> problem = ko.Problem(cp.Minimize(w @ errors + lam * ko.sum_squares(theta)))
     >>> table = ko.cross_validate(problem, w, lam, [0.01, 0.1, 1.0, 10.0], cv=5)

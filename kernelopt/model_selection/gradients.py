@@ -82,7 +82,9 @@ def gradient(
     >>> errors = ko.losses.absolute_error(y[train], theta(X[train]) + b)
     >>> problem = ko.Problem(cp.Minimize(cp.sum(errors) + lam * ko.sum_squares(theta)))
     >>> _ = problem.solve()
-    >>> found = ko.gradient(problem, cp.sum(ko.losses.huber(y[test], theta(X[test]) + b)), [lam])
+    >>> found = ko.gradient(
+    ...     problem, cp.sum(ko.losses.huber(y[test], theta(X[test]) + b)), [lam]
+    ... )
     >>> round(found.value, 3), round(float(found[lam]), 3), bool(found.errors[lam] < 1e-6)
     (25.312, 0.467, True)
     """

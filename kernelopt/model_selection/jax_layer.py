@@ -79,7 +79,8 @@ class JaxLayer:
     >>> import jax, jax.numpy as jnp
     >>> X = np.linspace(0, 6, 60)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).standard_t(2, size=60)
-    >>> lam, sigma = cp.Parameter(pos=True, name="lam"), cp.Parameter(pos=True, name="sigma")
+    >>> lam = cp.Parameter(pos=True, name="lam")
+    >>> sigma = cp.Parameter(pos=True, name="sigma")
     >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
     >>> train, test = np.arange(0, 60, 2), np.arange(1, 60, 2)
     >>> errors = ko.losses.absolute_error(y[train], theta(X[train]) + b)

@@ -177,7 +177,10 @@ def log_marginal_likelihood(kernel: Any, X: Any, y: Any, noise: float) -> float:
     >>> import numpy as np, kernelopt as ko
     >>> X = np.linspace(0, 6, 50)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=50)
-    >>> likelihoods = [ko.log_marginal_likelihood(ko.kernels.Gaussian(sigma=s), X, y, noise=0.01) for s in (0.1, 1, 10)]
+    >>> likelihoods = [
+    ...     ko.log_marginal_likelihood(ko.kernels.Gaussian(sigma=s), X, y, noise=0.01)
+    ...     for s in (0.1, 1, 10)
+    ... ]
     >>> np.round(likelihoods)
     array([ -45.,   34., -387.])
     """
@@ -256,7 +259,9 @@ def maximize_likelihood(  # noqa: PLR0917
     >>> import numpy as np, kernelopt as ko
     >>> X = np.linspace(0, 6, 50)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=50)
-    >>> found = ko.maximize_likelihood(ko.kernels.Gaussian(sigma=1.0), X, y, {"sigma": (0.1, 10), "noise": (1e-4, 1)})
+    >>> found = ko.maximize_likelihood(
+    ...     ko.kernels.Gaussian(sigma=1.0), X, y, {"sigma": (0.1, 10), "noise": (1e-4, 1)}
+    ... )
     >>> round(found.kernel.sigma, 1), round(found.noise, 2)
     (1.9, 0.01)
     """

@@ -91,7 +91,8 @@ def approximate_leave_one_out(problem: Problem, f: cp.Expression, *, refit: bool
     >>> y = np.sign(X[:, 0] + 0.5 * np.sin(9 * X[:, 0]))
     >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
     >>> f = theta(X) + b
-    >>> problem = ko.Problem(cp.Minimize(cp.sum(ko.losses.hinge(y, f)) + 0.5 * ko.sum_squares(theta)))
+    >>> objective = cp.sum(ko.losses.hinge(y, f)) + 0.5 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> left_out = ko.approximate_leave_one_out(problem, f)
     >>> (

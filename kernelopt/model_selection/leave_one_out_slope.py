@@ -63,9 +63,15 @@ class LeaveOneOutLoss(NamedTuple):
     >>> sigma, lam = cp.Parameter(pos=True, value=3.0), cp.Parameter(pos=True, value=1.0)
     >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=sigma)), cp.Variable()
     >>> f = theta(X) + b
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f) + lam * ko.sum_squares(theta)))
-    >>> found = ko.tune(problem, ko.LeaveOneOutLoss(f, lambda f: ko.losses.squared_error(y, f)), [sigma, lam])
-    >>> bool(np.isclose(found.value, np.mean(ko.leave_one_out(problem) ** 2), rtol=1e-3)), bool(sigma.value < 1.5)
+    >>> objective = cp.sum_squares(y - f) + lam * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
+    >>> found = ko.tune(
+    ...     problem,
+    ...     ko.LeaveOneOutLoss(f, lambda f: ko.losses.squared_error(y, f)),
+    ...     [sigma, lam],
+    ... )
+    >>> mean = np.mean(ko.leave_one_out(problem) ** 2)
+    >>> bool(np.isclose(found.value, mean, rtol=1e-3)), bool(sigma.value < 1.5)
     (True, True)
     """
 

@@ -86,7 +86,8 @@ def leave_one_out_predictions(problem: Problem, f: cp.Expression, new: cp.Expres
     >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
     >>> theta, b = ko.Theta(ko.kernels.Linear()), cp.Variable()
     >>> f = lambda X: theta(X) + b
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - f(X)) + 1e-6 * ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - f(X)) + 1e-6 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> left_out = ko.leave_one_out_predictions(problem, f(X), f([[2.0], [7.0]]))
     >>> left_out.round(2)[[0, 5]]

@@ -80,8 +80,10 @@ class Path(Table):
     --------
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
     >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
-    >>> theta, lam = ko.Theta(ko.kernels.Polynomial(degree=1)), cp.Parameter(nonneg=True, name="lam")
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+    >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
+    >>> lam = cp.Parameter(nonneg=True, name="lam")
+    >>> objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> path = ko.path(problem, lam, [10.0, 1.0, 0.1])
     >>> path["norm"].round(2), path.solutions[0].status
     (array([1.88, 2.18, 2.23]), 'optimal')
@@ -135,7 +137,8 @@ class Path(Table):
         >>> import cvxpy as cp, numpy as np, kernelopt as ko
         >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
         >>> theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, name="lam")
-        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)))
+        >>> objective = cp.sum_squares(y - theta(X)) + lam * ko.sum_squares(theta)
+        >>> problem = ko.Problem(cp.Minimize(objective))
         >>> path = ko.path(problem, lam, [1.0, 10.0, 100.0])
         >>> path.restore(1)
         >>> bool(problem.value == path["objective"][1])

@@ -116,7 +116,8 @@ def path(
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
     >>> X = np.linspace(0, 3, 20)[:, None]
     >>> y = np.sin(2 * X[:, 0])
-    >>> theta, lam = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Parameter(nonneg=True, name="lam")
+    >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=1.0))
+    >>> lam = cp.Parameter(nonneg=True, name="lam")
     >>> loss = cp.sum_squares(y - theta(X))
     >>> problem = ko.Problem(cp.Minimize(loss + lam * ko.sum_squares(theta)))
     >>> path = ko.path(problem, lam, [0.1, 1.0, 10.0], evaluate=lambda problem: loss.value)

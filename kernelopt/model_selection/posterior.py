@@ -111,7 +111,8 @@ def posterior(problem: Problem, *, noise: float | None = None, scale: float | No
     >>> X = np.linspace(0, 6, 50)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=50)
     >>> theta, b = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable()
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X) - b) + 0.01 * ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - theta(X) - b) + 0.01 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> found = ko.posterior(problem, noise=0.01)
     >>> new = [[1.0], [9.0]]  # among the data, and far away

@@ -66,7 +66,9 @@ def load(path: Any, /, *, kernels: Mapping[str, Any] | None = None, max_bytes: i
     Examples
     --------
     >>> import os, tempfile, numpy as np, kernelopt as ko
-    >>> f = ko.Function(ko.kernels.Gaussian(sigma=1.0), np.array([[0.0], [1.0]]), np.array([1.0, -1.0]))
+    >>> f = ko.Function(
+    ...     ko.kernels.Gaussian(sigma=1.0), np.array([[0.0], [1.0]]), np.array([1.0, -1.0])
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ko.save(os.path.join(folder, "model.ko"), f=f, scale=np.array([2.0]))
     ...     model = ko.load(os.path.join(folder, "model.ko"))

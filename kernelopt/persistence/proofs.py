@@ -43,10 +43,15 @@ class Proof:
     --------
     >>> import cvxpy as cp, kernelopt as ko
     >>> theta = ko.Theta(ko.kernels.Linear())
-    >>> problem = ko.Problem(cp.Minimize(cp.square(theta([[1.0]])[0] - 1) + ko.sum_squares(theta)))
+    >>> objective = cp.square(theta([[1.0]])[0] - 1) + ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> proof = problem.certificate.exact()
-    >>> proof.lower <= 0.5 <= proof.upper, proof.exact[1] - proof.exact[0] < 1e-12, proof.statement
+    >>> (
+    ...     proof.lower <= 0.5 <= proof.upper,
+    ...     proof.exact[1] - proof.exact[0] < 1e-12,
+    ...     proof.statement,
+    ... )
     (True, True, ('stated       minimize  ((A·θ)[0] − 1)² + ‖θ‖²',))
     """
 
@@ -119,11 +124,15 @@ def load_certificate(path: Any, /) -> Proof:
     >>> import cvxpy as cp, numpy as np, kernelopt as ko, os, tempfile
     >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
     >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0))
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - theta(X)) + ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> value = problem.solve()
     >>> path = os.path.join(tempfile.mkdtemp(), "proof.jsonl")
     >>> proof = problem.certificate.save(path)
-    >>> ko.load_certificate(path).lower == proof.lower <= value, proof.upper - proof.lower < 1e-6 * value
+    >>> (
+    ...     ko.load_certificate(path).lower == proof.lower <= value,
+    ...     proof.upper - proof.lower < 1e-6 * value,
+    ... )
     (True, True)
     """
     require_path_and_names(path, None)

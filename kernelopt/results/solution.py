@@ -85,7 +85,8 @@ class FittedFunction(Function):
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
     >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
     >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> f = theta.value
     >>> f([[10.0]]).round(1), len(f.pivots), round(f.norm, 2)
@@ -169,7 +170,8 @@ class FittedFunction(Function):
         >>> import cvxpy as cp, numpy as np, kernelopt as ko
         >>> X, y = np.arange(6.0)[:, None], np.array([0.0, 1.0, 4.0, 9.0, 16.0, 25.0])
         >>> theta = ko.Theta(ko.kernels.Gaussian(sigma=2.0))
-        >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)))
+        >>> objective = cp.sum_squares(y - theta(X)) + 0.1 * ko.sum_squares(theta)
+        >>> problem = ko.Problem(cp.Minimize(objective))
         >>> _ = problem.solve()
         >>> bool(theta.value.optimality_bound([[2.5]])[0] < 1e-2)
         True
@@ -236,7 +238,8 @@ class SolverStats:
     >>> import cvxpy as cp, numpy as np, kernelopt as ko
     >>> X, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 5.0, 7.0, 9.0, 11.0])
     >>> theta = ko.Theta(ko.kernels.Polynomial(degree=1))
-    >>> problem = ko.Problem(cp.Minimize(cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)))
+    >>> objective = cp.sum_squares(y - theta(X)) + 1e-3 * ko.sum_squares(theta)
+    >>> problem = ko.Problem(cp.Minimize(objective))
     >>> _ = problem.solve()
     >>> problem.solver_stats.solver_name, len(problem.solver_stats.attempts)
     ('LEAST_SQUARES', 1)
