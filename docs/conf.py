@@ -70,6 +70,7 @@ html_theme_options = {
         "**": ["page-toc", "sg_download_links"],
         "kernels": [],  # wide tables
         "benchmarks": [],
+        "benchmarks_details": [],
     },
     "pygments_dark_style": "a11y-dark",
     "footer_start": ["copyright"],

@@ -1,6 +1,6 @@
 r"""
-Support vector machines
-=======================
+Support vector machines (SVM)
+=============================
 
 .. math:: \text{minimize} \quad \tfrac12\|\theta\|^2 + C\sum_{i=1}^N \max(0,\, 1
    - y_i(\theta^\top F(x_i) + b))

@@ -131,7 +131,9 @@ def test_pictures_have_alternative_texts():
 WANTED = [
     "multiclass", "isotonic", "monotone", "quantile regression", "survival", "semi-supervised", "CVaR", "DRO",
     "ordinal", "sparse", "class weights", "densities", "expectile", "mean embedding", "indefinite kernel",
-    "low rank", "ranking",
+    "low rank", "ranking", "conformal", "prediction intervals", "missing values", "categorical", "time series",
+    "hyperparameter", "GPU", "torch", "density ratio", "Wasserstein", "heteroscedastic", "listwise", "simplex",
+    "multiple instance",
 ]  # fmt: skip
 
 
