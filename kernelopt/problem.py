@@ -209,10 +209,10 @@ class Problem(Statement, Answered):
         indefinite : "raise", or what to do with a kernel matrix that is not positive semidefinite: "clip" negative
             eigenvalues to zero, "flip" them to their absolute values, "shift" all of them; `explain()` reports ‖Q − Q̃‖.
         factorization : "cholesky" (pivoted, of the N×N array) or "streamed" (pivoted, r columns in O(N r) memory), both
-            with r kernel values per prediction; "eigen" (V√Λ). By default none where solvers do with Q itself, which
-            `explain()` tells, else the first up to 2000 rows, the second above;
-            where the kernel is not positive semidefinite by rule, the first as long as memory permits, since a streamed
-            factor checks only a part of Q.
+            with r kernel values per prediction; "eigen" (V√Λ). Default: no factor if the solver can use Q
+            directly (see `explain()`); otherwise "cholesky" up to 2000 rows, "streamed" above. For a kernel that is not
+            positive semidefinite by rule, "cholesky" as long as memory permits, since a streamed factor checks only a
+            part of Q.
         model : "expanded" allows θ to be a combination of all rows, and a prediction to take as many kernel values: a
             streamed factor may grow by functions Aᵀν besides pivots, and Q itself may take the place of a factor.
             "compact" uses pivots only.
@@ -241,7 +241,7 @@ class Problem(Statement, Answered):
             is θ = 0, or with `warm_start` the value that `theta` has; others are random functions.
         random_state : seed of these, or a generator; an integer is also the seed of the streamed factor's random
             candidates, by default 0, so that two runs on the same data are identical.
-        requires_grad : cvxpy's, taken so that code for it runs: derivatives are there after any solve.
+        requires_grad : ignored; accepted for compatibility with cvxpy. Derivatives are always available.
         **solver_options : passed on to a solver of cvxpy's, one of which is then chosen: our own have no options.
 
         Raises

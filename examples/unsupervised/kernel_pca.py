@@ -39,7 +39,7 @@ N = len(X)
 # %%
 # One component after the other
 # -----------------------------
-# ``also`` gives more equalities of the predictions.
+# The argument ``also`` adds further equality constraints on the predictions.
 
 
 def components(kernel, count, also=lambda u: []):
