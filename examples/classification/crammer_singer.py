@@ -1,6 +1,6 @@
 r"""
-Several classes in one problem: Crammer and Singer's machine
-============================================================
+Multiclass classification in one problem: Crammer and Singer's machine
+======================================================================
 
 There is one score per class, :math:`F(x) = \theta^\top F(x) + c` with a p×K matrix θ,
 and one loss for all of them:
