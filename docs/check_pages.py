@@ -31,6 +31,7 @@ HOSTS = {
     "docs.dask.org",
     "docs.jax.dev",
     "doi.org",
+    "gaussianprocess.org",
     "github.com",
     "numpy.org",
     "pandas.pydata.org",
