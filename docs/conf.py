@@ -33,7 +33,10 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "linking",
 ]
-exclude_patterns = ["_build", "paper.md"]  # the paper is for a journal, which reads its citations
+exclude_patterns = [
+    "_build",
+    "paper.md",
+]  # the paper is for a journal, which reads its citations
 templates_path = ["_templates"]
 default_role = "code"
 
@@ -88,7 +91,13 @@ warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive", UserWarn
 
 # The sections of the gallery and their examples, in order; a build stops at an example that is missing here.
 SECTIONS = {
-    "tutorials": ["first_fit", "classification", "choosing", "from_theta_to_w", "estimators"],
+    "tutorials": [
+        "first_fit",
+        "classification",
+        "choosing",
+        "from_theta_to_w",
+        "estimators",
+    ],
     "regression": [
         "regularized_least_squares",
         "robust_losses",

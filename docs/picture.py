@@ -26,7 +26,10 @@ STYLES = ("--", "-", "-.")
 
 def blocks(page: Path) -> list[str]:
     """The blocks of Python, in order."""
-    return [part.split("```", maxsplit=1)[0] for part in page.read_text().split("```python\n")[1:]]
+    return [
+        part.split("```", maxsplit=1)[0]
+        for part in page.read_text().split("```python\n")[1:]
+    ]
 
 
 def save(figure, name: str) -> None:
@@ -36,13 +39,33 @@ def save(figure, name: str) -> None:
 
 def draw(ax, names, grid, curves, title) -> None:
     """Data, the quantile curves, and in gray the places where curves cross."""
-    ax.plot(names["X"], names["y"], "o", color="0.55", markersize=3.5, markeredgewidth=0)
-    for level, curve, color, style in zip(LEVELS, curves.T, COLORS, STYLES, strict=True):
+    ax.plot(
+        names["X"], names["y"], "o", color="0.55", markersize=3.5, markeredgewidth=0
+    )
+    for level, curve, color, style in zip(
+        LEVELS, curves.T, COLORS, STYLES, strict=True
+    ):
         ax.plot(grid, curve, style, color=color, linewidth=2, label=level)
     crossed = (np.diff(curves, axis=1) < 0).any(axis=1)
-    ax.fill_between(grid, 0, 1, where=crossed, transform=ax.get_xaxis_transform(), color="0.88", linewidth=0, zorder=0)
+    ax.fill_between(
+        grid,
+        0,
+        1,
+        where=crossed,
+        transform=ax.get_xaxis_transform(),
+        color="0.88",
+        linewidth=0,
+        zorder=0,
+    )
     if crossed.any():
-        ax.text(np.median(grid[crossed]), -0.45, "crossed", color="0.35", ha="center", fontsize="small")
+        ax.text(
+            np.median(grid[crossed]),
+            -0.45,
+            "crossed",
+            color="0.35",
+            ha="center",
+            fontsize="small",
+        )
     ax.set_title(title, fontsize="medium")
     ax.set(xlabel="x", ylabel="y", xlim=(0, 8), ylim=(-0.6, 4.3))
     ax.spines[["top", "right"]].set_visible(False)
@@ -55,10 +78,21 @@ def front() -> None:
     constrained = F(grid[:, None]).value
     ko.Problem(cp.Minimize(names["loss"] + names["penalty"])).solve()
     free = F(grid[:, None]).value
-    for name, shape, size in (("fit", (1, 2), (9.2, 3.3)), ("fit_tall", (2, 1), (4.9, 5.2))):
-        figure, axes = plt.subplots(*shape, figsize=size, sharex=True, sharey=True, layout="constrained")
+    for name, shape, size in (
+        ("fit", (1, 2), (9.2, 3.3)),
+        ("fit_tall", (2, 1), (4.9, 5.2)),
+    ):
+        figure, axes = plt.subplots(
+            *shape, figsize=size, sharex=True, sharey=True, layout="constrained"
+        )
         draw(axes[0], names, grid, free, "Quantile regression: curves fall and cross")
-        draw(axes[1], names, grid, constrained, "Two more lines: rising, never crossing, proven for all x")
+        draw(
+            axes[1],
+            names,
+            grid,
+            constrained,
+            "Two more lines: rising, never crossing, proven for all x",
+        )
         for ax in axes:
             ax.label_outer()
         axes[0].legend(loc="upper left", frameon=False, title="quantiles", reverse=True)
@@ -89,7 +123,10 @@ def losses(names) -> None:
         "squared hinge": ko.losses.squared_hinge(one, u),
         "logistic": ko.losses.log_loss(one, u),
     }
-    for ax, drawn, label in ((left, of_residuals, "residual u − y"), (right, of_margins, "margin yu")):
+    for ax, drawn, label in (
+        (left, of_residuals, "residual u − y"),
+        (right, of_margins, "margin yu"),
+    ):
         for name, loss in drawn.items():
             ax.plot(u, loss.value, label=name)
         ax.set(xlabel=label, ylim=(-0.1, 4))
@@ -114,27 +151,11 @@ def main() -> None:
     front()
     plt.style.use("kernelopt.plots")
     names: dict[str, object] = {}
-    exec(first_block(README.read_text()), names)
-    f, X, y, grid = names["f"], names["X"], names["y"], np.linspace(0, 6, 300)[:, None]
-    squares = ko.estimators.KernelRegressor(
-        "squared_error", alpha=0.5, kernel=ko.kernels.Gaussian(sigma=1.0)
-    ).fit(X, y)
-    figure, ax = plt.subplots(figsize=(7, 3.2))
-    ax.plot(X, y, ".", color="0.45", label="data, with heavy tails")
-    ax.plot(grid, np.sin(grid), ":", color="0.2", label="truth")
-    ax.plot(grid, squares.predict(grid), "--", color="#D55E00", label="squares")
-    ax.plot(
-        grid,
-        f(grid).value,
-        color="#0072B2",
-        linewidth=2,
-        label="absolute errors, f ≤ 1.1",
-    )
-    ax.axhline(1.1, color="#0072B2", linewidth=0.8, linestyle="-.")
-    ax.set(xlim=(0, 6), ylim=(-2.2, 2.6), xlabel="x")
-    ax.legend(loc="upper right", ncols=2, frameon=False)
-    ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(HERE / "_static" / "fit.png", dpi=150, bbox_inches="tight")
+    for block in blocks(MATHEMATICS):
+        exec(block, names)
+        for words, picture in DRAWN.items():
+            if words in block:
+                picture(names)
 
 
 if __name__ == "__main__":
