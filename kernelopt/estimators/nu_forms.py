@@ -141,7 +141,7 @@ class NuKernelClassifier(Classifier, HalfNorm):
             raise OptionError(
                 f"Expected nu ≤ {most:.3g}, twice the fraction of the smaller class{of_pair}; got {nu!r}."
             )
-        theta, rho = Theta(kernel), cp.Variable(nonneg=True, name="rho")
+        theta, rho = Theta(kernel), cp.Variable(name="rho")  # ρ ≥ 0 at every optimum
         b = cp.Variable(name="b") if self.fit_intercept else None
         u = theta(take(points, rows))
         f = u if b is None else u + b
@@ -227,14 +227,15 @@ class NuKernelRegressor(Regressor, HalfNorm):
         with explained("y"):
             targets = np.asarray(y, dtype=np.float64)
         sample, kernel, points = self._sample(X, targets, sample_weight)
-        theta, width = Theta(kernel), cp.Variable(nonneg=True, name="epsilon")
+        # For ν < 1, a negative width costs more than 0.
+        theta, width = Theta(kernel), cp.Variable(nonneg=nu == 1, name="epsilon")
         b = cp.Variable(name="b") if self.fit_intercept else None
         u = theta(points)
         f = u if b is None else u + b
         # Targets near 0 leave the digits of small residuals; those of a constant y are then exactly 0.
         shift = float(np.median(targets)) if self.fit_intercept else 0.0
         r = targets[sample.rows] - shift - f
-        outside = cp.maximum(r - width, -r - width, 0)
+        outside = cp.pos(r - width) + cp.pos(-r - width)
         cost = sample.weights @ outside + nu * float(sample.weights.sum()) * width
         problem = Problem(cp.Minimize(0.5 * sum_squares(theta) + C * cost))
         self.certificate_ = solved(self, problem, tol=self.tol)

@@ -26,6 +26,7 @@ from kernelopt.language.nodes import EUCLIDEAN
 from kernelopt.pieces.custom import StatedFunction
 from kernelopt.solvers import machines, maxima
 from kernelopt.solvers.answers import with_multipliers
+from kernelopt.solvers.nu_machines import nu_machine_of
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.long_rows import LONG
 from kernelopt.support.types import Array, Ints
@@ -127,6 +128,13 @@ def _no_sum(form: CanonicalForm, outer: Outer) -> str:
     return SPLIT
 
 
+def _is_machine(kinks: Kinks, slope: Array, split: Separable) -> bool:
+    """Whether libsvm takes these functions."""
+    if split.linear_y.any():
+        return nu_machine_of(kinks, slope, split.F, split.linear_y) is not None
+    return machines.machine_of(kinks, slope, split.F) is not None
+
+
 def _functions(split: Separable) -> Shape:
     """What the functions alone say about the shape, whatever norms cost."""
     smooth = any(not isinstance(term, Kinked) for term in split.terms)
@@ -138,10 +146,9 @@ def _functions(split: Separable) -> Shape:
     equations, inhomogeneous = int(np.sum(both)), int(np.sum(both & (kinks.anchor != 0)))
     squares = not smooth and not kinked and bool(np.all(unlimited))
     bounds = len(maxima.found(split.F, split.linear_y, slope, kinks).columns) if hard else 0
-    plain = not smooth and not split.linear_u.any() and not split.linear_y.any()
-    plain &= bool(np.all(np.diff(split.E.indptr) == 1))
+    plain = not smooth and not split.linear_u.any() and bool(np.all(np.diff(split.E.indptr) == 1))
     chain = _chain(split.E[np.unique(kinks.of[below | above])]) if hard else 0
-    machine = plain and machines.machine_of(kinks, slope, split.F) is not None
+    machine = plain and _is_machine(kinks, slope, split)
     rows = split.E.shape[0] if machine else 0
     entries = np.bincount(split.F.indices, minlength=split.F.shape[1])
     local = int(np.sum(entries <= LONG)) if _is_sparse(split) else 0  # an intercept of each output is none

@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from kernelopt.compiler.terms import Kinks
 from kernelopt.factorization import memory
@@ -21,6 +22,7 @@ from kernelopt.solvers import machines
 from kernelopt.solvers.dual_point import Point, judged, with_balance
 from kernelopt.solvers.kernel_space import KernelSpace
 from kernelopt.solvers.machines import Machine, machine_of
+from kernelopt.solvers.nu_machines import NuForm, NuMachine, nu_machine_of
 from kernelopt.solvers.structured import Structured
 from kernelopt.support.locks import importing
 from kernelopt.support.types import Array, Ints
@@ -36,9 +38,11 @@ ITERATIONS, MORE = 100, 1000
 CLEAR, HOLD, MOST_LEFT = 0.2, 0.4, 0.9
 FEW = 450  # rows up to which libsvm takes less than Newton steps on a B of few columns
 CACHE = 200  # MB of the matrix that libsvm keeps, as scikit-learn's estimators have it
-LOW_LEVEL = ("svm_type", "kernel", "tol", "epsilon", "class_weight", "sample_weight", "cache_size", "max_iter")
+LOW_LEVEL = ("svm_type", "kernel", "tol", "epsilon", "nu", "class_weight", "sample_weight", "cache_size", "max_iter")
 # Of the sum of coefficients that one row stands for, relative to a row's largest: smaller sums are lost in rounding.
 LEAST_SUM = 1e-3
+INSIDE = 1e-9  # multipliers that are farther from both ends, relative to their boxes, belong to rows at their kinks
+LowLevel = Callable[[Array, Array, Array, dict[str, Any]], Any]
 
 
 def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Point | None = None) -> Point | None:
@@ -46,20 +50,20 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
 
     tol : of libsvm, in units of margins; near : the answer to a neighbouring problem. Rows that are clear of their
     kinks there keep their slopes: those without one are left out, and one more row stands for the others. None for
-    other problems, where K is not at hand, in little time, and where few rows are clear.
+    other problems, where K is not at hand, in little time, where few rows are clear, and from neighbours where
+    coefficients have a given sum.
     """
-    costs = problem.linear_y.any() or problem.linear_d.any()
-    if not machines.is_at_hand() or problem.smooth or costs:
+    if not machines.is_at_hand() or problem.smooth or problem.linear_d.any():
         return None
+    if problem.linear_y.any():
+        return _nu_point(problem, seconds, tol) if near is None else None
     space, m = problem.entry_space if near is not None else problem.kernel_space, problem.m
     if space is None:
         return None
     if "machine" not in problem.notes:
-        kinks = Kinks(np.zeros(m), problem.slope, problem.of, problem.anchor, problem.low, problem.high, problem.rho)
-        problem.notes["machine"] = machine_of(kinks, problem.slope, problem.F)
+        problem.notes["machine"] = machine_of(_kinks(problem), problem.slope, problem.F)
     machine: Machine | None = problem.notes["machine"]
-    short = seconds < 1e-9 * ITERATIONS * m**2 or not memory.has_twice(16.0 * m**2)
-    if machine is None or short:
+    if machine is None or _lacks_means(problem, seconds):
         return None
     f, held = np.asarray(problem.F)[:, 0], np.zeros(m)
     if near is not None:
@@ -78,6 +82,68 @@ def first_point(problem: Structured, seconds: float, tol: float = TOL, near: Poi
             return None
     held[machine.rows] = c / f[machine.rows]
     return _point(problem, space, held, y)
+
+
+def _kinks(problem: Structured) -> Kinks:
+    """The kinks of all rows."""
+    p = problem
+    return Kinks(np.zeros(p.m), p.slope, p.of, p.anchor, p.low, p.high, p.rho)
+
+
+def _lacks_means(problem: Structured, seconds: float) -> bool:
+    """Whether time or memory is short."""
+    return seconds < 1e-9 * ITERATIONS * problem.m**2 or not memory.has_twice(16.0 * problem.m**2)
+
+
+def _nu_point(problem: Structured, seconds: float, tol: float) -> Point | None:
+    """The same for machines whose coefficients have a given sum; y is the one for which rows between the ends of their
+    boxes are at their kinks."""
+    space, called = problem.kernel_space, _low_level()
+    if space is None or called is None or isinstance(problem.F, sp.sparray):
+        return None
+    if "machine" not in problem.notes:
+        problem.notes["machine"] = nu_machine_of(_kinks(problem), problem.slope, problem.F, problem.linear_y)
+    machine: NuMachine | None = problem.notes["machine"]
+    if machine is None or _lacks_means(problem, seconds):
+        return None
+    f = problem.F[:, machine.column]
+    K, scale = _kernel(problem, space, machine.rows, f)
+    most = max(int((ITERATIONS if tol == TOL else MORE) * len(K)), 1)
+    try:
+        c = _nu_solved(machine, K if scale == 1 else scale * K, {"tol": tol, "max_iter": most}, called)
+    except ValueError:  # no such ν: the classes have too few rows
+        return None
+    slopes = np.zeros(problem.m)
+    slopes[machine.second] = np.minimum(c, 0.0)[: len(machine.second)]
+    slopes[machine.rows] = np.maximum(c, 0.0) if len(machine.second) else c
+    a = np.clip(slopes / f - problem.slope, 0.0, problem.high)
+    s = -problem._spread(space.times(problem._gathered(problem.slope + a)))
+    free = np.flatnonzero((a > INSIDE * problem.high) & (a < (1 - INSIDE) * problem.high))
+    y = np.linalg.lstsq(problem.F[free], problem.anchor[free] - s[free], rcond=None)[0]
+    x = np.append(np.zeros(problem.ends[-1]), y)
+    return Point(x, s + problem.F @ y, a, np.zeros(problem.m), inf, 0.0, inf, inf)
+
+
+def _nu_solved(machine: NuMachine, K: Array, options: dict[str, Any], called: LowLevel) -> Array:
+    """The slopes c of the machine's rows. Those of a ν-SVR are −β, both rows of a pair together.
+
+    Heights are at most 1, and targets of a ν-SVR are of size 1, as libsvm's tolerance expects; raises ValueError where
+    libsvm has no point.
+    """
+    c = np.zeros(len(K))
+    options = options | {"svm_type": int(machine.form), "nu": machine.nu, "cache_size": CACHE, "kernel": "precomputed"}
+    if machine.form is NuForm.SVR:
+        unit = float(np.abs(machine.y).max())
+        rows, _, _, found, *_ = called(machine.y / unit, K, machine.height / unit, options)
+        c[rows] = -unit * found[0]
+    else:
+        labels = (machine.sign > 0).astype(float)
+        options["tol"] *= float(K.diagonal().mean())
+        rows, _, _, found, *_ = called(labels, K, machine.height / machine.height.max(), options)
+        c[rows] = np.abs(found[0])
+    if not np.isfinite(c).all() or not c.any():
+        raise ValueError("Expected finite coefficients.")
+    return c if machine.form is NuForm.SVR else machine.sign * c * (machine.total / c.sum())
 
 
 def _unclear(problem: Structured, machine: Machine, s: Array) -> tuple[Ints, Array]:
@@ -187,7 +253,7 @@ def _trained(  # noqa: PLR0917
 
 
 @cache
-def _low_level() -> Callable[[Array, Array, Array, dict[str, Any]], Any] | None:
+def _low_level() -> LowLevel | None:
     """Libsvm as scikit-learn's estimators call it: their checks take .4 ms, a twentieth of a small fit.
 
     None where scikit-learn has no such function, which is not part of its interface.
