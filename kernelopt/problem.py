@@ -196,7 +196,7 @@ class Problem(Statement, Answered):
             "METHOD_OF_MULTIPLIERS", which takes what couples rows, outputs or norms, or the name of an installed cvxpy
             solver, such as "CLARABEL", "OSQP", "ECOS" or "SCS"; by default chosen from the problem's structure, see
             `solvers()`; should that one fall short, the next is tried. Only "SPECTRAL" takes the spectral form;
-            "LEVENBERG_MARQUARDT" takes a nonconvex `SmoothLoss`.
+            "LEVENBERG_MARQUARDT" takes a nonconvex `SmoothLoss`; "PROXIMAL_LINEARIZATION" takes it beside constraints.
         tol : largest certified relative gap, (upper − lower)/(P₀ − upper) with P₀ the optimum at θ = 0, that is called
             "optimal". The solver's own tolerances are set 100 times tighter; where its answer falls short, it is run
             again with tighter ones and in other units. `solver_stats.attempts` lists all runs.
@@ -548,7 +548,8 @@ class Problem(Statement, Answered):
         the kernel has few explicit features (or the problem came by `from_cvxpy`), the original problem in θ ∈ Rᵖ,
         solved for comparison.
 
-        With a nonconvex `SmoothLoss`: the gradient and curvature conditions instead of the gap.
+        With a nonconvex `SmoothLoss`: the gradient and curvature conditions instead of the gap; beside constraints,
+        what a convex model at the answer promises.
 
         After `theta.value = ko.Function(...)`: an audit of that function, with the values that the problem's variables
         have (or the best ones, where they have none).

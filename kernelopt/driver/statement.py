@@ -16,7 +16,7 @@ from kernelopt.compiler import canonical_form, representer, rules
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.restated import Restated, restated
-from kernelopt.driver import convex, local_optima, principal_components
+from kernelopt.driver import convex, local_optima, principal_components, proximal_linearization
 from kernelopt.driver.options import layout
 from kernelopt.driver.strategy import Strategy
 from kernelopt.errors import KernelOptError, ParameterError, SolverError
@@ -273,6 +273,8 @@ class Statement:
         if self._spectral is not None:
             return partial(principal_components.begin, self._spectral)
         if outer is not None and not self.canonical_form().is_convex:
+            if names == [choice.LINEARIZED] or choice.needs_models(self.canonical_form(), outer):
+                return partial(proximal_linearization.begin, outer)
             return partial(local_optima.begin, outer, names)
         return partial(convex.begin, outer, names)
 

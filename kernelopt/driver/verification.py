@@ -17,7 +17,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.residuals import FEASIBLE
-from kernelopt.driver import local_optima
+from kernelopt.driver import local_optima, proximal_linearization
 from kernelopt.driver.mixed_integer import Rest
 from kernelopt.errors import DataError, KernelOptError, MemoryLimitError, OptionError, SolverError
 from kernelopt.factorization import CholeskyFactor, Factor, carried
@@ -26,8 +26,7 @@ from kernelopt.language.expressions import Theta
 from kernelopt.language.functions import Function
 from kernelopt.language.text import names
 from kernelopt.results.solution import Solution, Status
-from kernelopt.solvers import cvxpy_solvers, engines
-from kernelopt.solvers.assemble import shape_of
+from kernelopt.solvers import choice, cvxpy_solvers
 from kernelopt.solvers.nonconvex import FLAT
 from kernelopt.support.arithmetic import UNIT
 from kernelopt.support.checks import shown
@@ -344,9 +343,12 @@ def _angle(reduction: Reduction, data: Outer, point: Iterate, gap: float) -> Ite
 
 def local_checks(reduction: Reduction, data: Outer, point: Iterate, tol: float) -> Iterator[Check]:
     """The conditions of a local optimum of a nonconvex problem."""
-    lacks = engines.lacks(engines.LOCAL, shape_of(reduction.form, data))
-    if lacks is not None:
-        yield Check("gradient", np.inf, tol, f"not known: {engines.LOCAL} {lacks}")
+    if choice.needs_models(reduction.form, data):
+        unit = data.data_unit
+        yield Check("primal feasibility", violations.violation(reduction, point, unit), FEASIBLE, "largest violation")
+        promised = proximal_linearization.stationarity(reduction, data, point, tol)
+        number = np.inf if promised is None else promised.relative
+        yield Check("stationarity", number, tol, "decrease that the convex model there allows, of its P₀ − P")
         return
     found = local_optima.conditions(reduction, data, point)
     yield Check(

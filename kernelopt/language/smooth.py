@@ -92,8 +92,9 @@ class SmoothLoss:
     value, gradient, hessian : callables (u, *data) → array
         ℓ, ∂ℓ/∂u and ∂²ℓ/∂u², where u and all data are float arrays of one shape, one entry per row.
     curvature : "convex" or "nonconvex"
-        A convex loss is solved to a certified optimum, and may be combined with constraints and nonsmooth terms. A
-        nonconvex one is solved to a local optimum, and may be combined with smooth losses and squared norms only.
+        A convex loss is solved to a certified optimum. A nonconvex one, in the objective, is solved to a local
+        optimum: beside smooth losses and squared norms by Levenberg and Marquardt's method, beside other convex terms
+        and constraints by proximal linearization, whose status "locally_optimal" means stationary to `tol`.
     domain : (low, high)
         The open interval of u on which ℓ is defined; outside it is ∞.
 

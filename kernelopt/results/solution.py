@@ -49,8 +49,8 @@ _REMEDIES = {
     "problem.certificate; with integers, a constraint may hold too loosely: see problem.verify(). Lower rank_tol or "
     "raise max_rank, try another of problem.solvers(), bound ko.norm(theta) if no norm of θ, or only norms of some of "
     "its outputs, are stated, or bring data and penalties to similar scales.",
-    Status.LOCALLY_OPTIMAL: "A loss is declared nonconvex: no θ nearby is better, but a better one may exist farther "
-    "away, so that there is no certificate. Try many starting points, solve(n_init=20, random_state=0).",
+    Status.LOCALLY_OPTIMAL: "A loss is declared nonconvex: the conditions of a local optimum hold, but a better θ may "
+    "exist farther away, so that there is no certificate. Try many starting points, solve(n_init=20, random_state=0).",
     Status.NOT_ATTAINED: "The optimum is finite, but no θ reaches it (as for logistic regression of separable data): "
     "penalize ko.norm(theta), or bound it.",
     Status.INFEASIBLE: "No θ meets the constraints: relax them, or add slack variables.",

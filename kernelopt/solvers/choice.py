@@ -11,7 +11,7 @@ import cvxpy.error
 import numpy as np
 import scipy.sparse as sp
 
-from kernelopt.compiler import integers
+from kernelopt.compiler import integers, linearization
 from kernelopt.compiler.canonical_form import CanonicalForm
 from kernelopt.compiler.outer import Outer
 from kernelopt.errors import KernelOptError, OptionError, SolverError, UnknownNameError
@@ -69,6 +69,7 @@ QUADRATIC = ("OSQP", "HIGHS", "PIQP", "DAQP", "QPALM", "PROXQP")
 # Without a norm of θ, problems with this many times as many rows as variables are solved with v among the free columns:
 # with fewer rows, the infimum is often not attained, which a cone solver finds in less time.
 FEWER, FREE = 4, ["NEWTON", "INTERIOR_POINT"]
+LINEARIZED = "PROXIMAL_LINEARIZATION"  # takes losses declared nonconvex, by convex models that other solvers take
 LONG = 80  # characters of a reason that is written once
 NO_ATOM = "takes cvxpy's atoms only, and not a"
 # In the order in which they are tried: the first that is installed and takes the problem.
@@ -125,11 +126,16 @@ def candidates(
     mixed-integer problems; without `alternatives`, a continuous problem gets the first of cvxpy's solvers alone.
     Raises SolverError where no installed solver takes the problem.
     """
+    if wanted is not None and wanted.upper() == LINEARIZED:
+        if reason := _lacks_models(form, outer):
+            raise SolverError(f"{LINEARIZED} does not take this problem: it {reason}.")
+        return [LINEARIZED]
     if form.smooth:
         _require_own(form, outer)
         if wanted is not None and wanted.upper() not in OURS:
             takes = [name for name in ENGINES if engines.lacks(name, shape_of(form, outer)) is None] if outer else []
             takes += [MULTIPLIERS] if outer is not None and on_rows.lacks(form, outer) is None else []
+            takes += [] if form.is_convex or _lacks_models(form, outer) else [LINEARIZED]
             raise SolverError(
                 f"{wanted.upper()} {NO_ATOM} SmoothLoss. Solvers that take the problem: {', '.join(takes)}."
             )
@@ -155,7 +161,7 @@ def require_options(names: Sequence[str], options: Mapping[str, object], wanted:
 
     Raises OptionError where it is one of our own, which have none; SolverError where it is one of cvxpy's.
     """
-    if options and names[0] in OURS:
+    if options and names[0] in (*OURS, LINEARIZED):
         raise OptionError(f"Expected no solver options, as {names[0]} has none; got {', '.join(options)}.")
     if unknown := unknown_options(names[0], options):
         given = f"{names[0]} has" if wanted else f"Without solver=, options go to {names[0]}, which has"
@@ -208,6 +214,16 @@ def _require_rows(form: CanonicalForm, outer: Outer | None, wanted: str | None) 
         raise SolverError(f"{wanted.upper()} takes no ProximalLoss. Solvers that take the problem: {MULTIPLIERS}.")
 
 
+def needs_models(form: CanonicalForm, outer: Outer) -> bool:
+    """Whether a loss is declared nonconvex beside what Levenberg and Marquardt's method does not take."""
+    return not form.is_convex and engines.lacks(engines.LOCAL, shape_of(form, outer)) is not None
+
+
+def _lacks_models(form: CanonicalForm, outer: Outer | None) -> str | None:
+    """Why a problem has no convex models, or None."""
+    return "takes no integer variables" if outer is None else linearization.lacks(form)
+
+
 def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
     """Raise SolverError where our own solvers don't take a part of a problem with a SmoothLoss."""
     name = form.smooth[0].term.loss.name
@@ -215,8 +231,9 @@ def _require_own(form: CanonicalForm, outer: Outer | None) -> None:
         raise SolverError(f"Expected no integer variables with {name}: no solver takes both.")
     shape = shape_of(form, outer)
     lacks, name = shape.lacks, shape.nonconvex or name
-    if shape.nonconvex is not None:
-        lacks = engines.lacks(engines.LOCAL, shape)
+    if not form.is_convex:
+        name = next(link.term.loss.name for link in form.smooth if not link.term.loss.is_convex)
+        lacks = linearization.lacks(form) and engines.lacks(engines.LOCAL, shape)
     if lacks is not None and on_rows.lacks(form, outer) is not None:
         beside = [part.text for part in culprits.parts(form) if not part.splits] if outer.split is None else []
         names = " and ".join([name, *beside])
@@ -237,6 +254,8 @@ def ordered(names: list[str], form: CanonicalForm, outer: Outer | None, size: in
     """
     if outer is None or len(names) == 1:
         return names
+    if needs_models(form, outer):
+        return [LINEARIZED]
     shape = shape_of(form, outer)
     preferred = _preferred(shape, size, warm)
     if (_is_bound_by_a_norm(shape, form) and on_rows.lacks(form, outer) is None) or (
@@ -322,6 +341,8 @@ def table(
     shape = Shape("takes no integer variables") if outer is None else shape_of(form, outer)
     reasons = {name: engines.lacks(name, shape) for name in ENGINES}
     reasons[MULTIPLIERS] = shape.lacks if outer is None else on_rows.lacks(form, outer)
+    if not form.is_convex:
+        reasons[LINEARIZED] = _lacks_models(form, outer)
     if outer is not None:
         reasons = _with_names(reasons, culprits.parts(form, texts))
     own = "SmoothLoss" if form.smooth else "ProximalLoss"

@@ -681,20 +681,9 @@ def test_nonconvex_beside_convex_smooth_terms():
 
 
 @pytest.mark.slow
-def test_what_nonconvex_losses_dont_stand_beside():
-    cases = {
-        "no constraints": lambda theta, b: (0, [b <= 1]),
-        "differentiable": lambda theta, b: (cp.norm1(theta(X)), []),
-        "‖θ‖²": lambda theta, b: (ko.norm(theta), []),
-        "split": lambda theta, b: (cp.norm(theta(X)), []),
-    }
-    for match, extra in cases.items():
-        with pytest.raises(SolverError, match=match):
-            sigmoid_problem(extra=extra)[0].solve()
-    with pytest.raises(SolverError, match="penalty of ‖θ‖"):
-        sigmoid_problem(lam=0.0)[0].solve()
+def test_solvers_of_nonconvex_losses():
     problem, theta, _ = sigmoid_problem()
-    assert problem.solvers().applicable == ["LEVENBERG_MARQUARDT"]
+    assert problem.solvers().applicable == ["LEVENBERG_MARQUARDT", "PROXIMAL_LINEARIZATION"]
     with pytest.raises(SolverError, match="declared nonconvex.*Solvers that take the problem: LEVENBERG_MARQUARDT"):
         problem.solve(solver="NEWTON")
     convex = ko.Problem(cp.Minimize(cp.sum(squared()(theta(X), Y)) + ko.sum_squares(theta)))
