@@ -327,17 +327,37 @@ def by_word(  # noqa: PLR0917
     bound : of the minimized problem, constants included; confined : whether it holds only for θ in the factor's span
     A bound above the answer's own value, by more than a solver's tolerance, is refuted by it, and counts as none.
     """
-    upper = upper_bound(reduction, data, point)
-    value = bound - data.sign * reduction.form.constant
-    refuted = value - upper.upper > max(ZERO * upper.terms, FLAT * data.units[1])
-    told = Lower(-inf if refuted else min(value, upper.value), 0.0, upper.terms, (), ())
-    found = _assembled(reduction, data, told, upper, WORD_REDUCED if confined else WORD, check=False)
+    found, upper, refuted = _beside_bound(reduction, data, point, bound, WORD_REDUCED if confined else WORD)
     said = (*found.rests_on, f"{solver}'s own bound is refuted by the answer's value") if refuted else found.rests_on
     # A gap that is all allowance for rounding closes: the solver's word has none.
     floor = max(found.floor, found.rounding + NOTHING * upper.sizes)
     changes: dict[str, Any] = {"solver": solver, "evidence": None, "floor": floor}
     bare = None if found.bare is None else replace(found.bare, **changes)
     return replace(found, rests_on=said, bare=bare, **changes)
+
+
+def by_boxes(reduction: Reduction, data: Outer, point: Iterate, bound: float, boxes: int) -> Certificate:
+    """The certificate of a mixed-integer answer: its own value, and a bound that was proven for each of some boxes.
+
+    reduction, data, point : of the problem whose integers are fixed, with the answer
+    bound : the least of the boxes, of the minimized problem, constants included; boxes : their number
+    """
+    found, _, _ = _beside_bound(reduction, data, point, bound, WORD)
+    said = (*found.rests_on, f"branch and bound on {boxes} box{'es' if boxes > 1 else ''} of the integers")
+    changes: dict[str, Any] = {"evidence": None, "scope": FULL}
+    bare = None if found.bare is None else replace(found.bare, **changes)
+    return replace(found, rests_on=said, bare=bare, **changes)
+
+
+def _beside_bound(
+    reduction: Reduction, data: Outer, point: Iterate, bound: float, scope: str
+) -> tuple[Certificate, UpperBound, bool]:
+    """The certificate with a lower bound from elsewhere, and whether the answer's value refutes that."""
+    upper = upper_bound(reduction, data, point)
+    value = bound - data.sign * reduction.form.constant
+    refuted = value - upper.upper > max(ZERO * upper.terms, FLAT * data.units[1])
+    told = Lower(-inf if refuted else min(value, upper.value), 0.0, upper.terms, (), ())
+    return _assembled(reduction, data, told, upper, scope, check=False), upper, refuted
 
 
 @clock.phase(clock.PROOF)

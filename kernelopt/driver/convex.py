@@ -21,7 +21,7 @@ from kernelopt.compiler.iterate import Iterate
 from kernelopt.compiler.outer import Outer, outer_of
 from kernelopt.compiler.representer import Reduction
 from kernelopt.compiler.residuals import FEASIBLE
-from kernelopt.driver import diagnosis
+from kernelopt.driver import diagnosis, integer_proof
 from kernelopt.driver.diagnosis import Diagnosis
 from kernelopt.driver.judgement import NOTHING, Candidate, judged, towards_zero
 from kernelopt.driver.mixed_integer import Rest
@@ -53,6 +53,7 @@ LAST_DIGITS = 1e-14  # of the objective's terms, 45 eps: a gap that no solver in
 # solvers find the same. Differentiable losses are solved to the last digit; multipliers of constraints are of the size
 # of the gap's square root.
 NOTHING_LEFT = 1e-10
+PRUNED = 0.5  # of the gap that counts: boxes with less are not cut, so that a bound that rounds still closes
 DIGITS = 1e-9  # of the objective's terms: a smaller gap that the proof leaves is worth no other solver
 
 
@@ -62,6 +63,12 @@ def begin(
     """The work on one reduction; `outer` is None for mixed-integer problems."""
     tried = choice.ordered(names, reduction.form, outer, reduction.size, warm=start is not None)
     return Convex(Task(reduction, outer, goal), tried, start)
+
+
+def _certified_alone(reduction: Reduction, outer: Outer, goal: Goal, start: Start | None) -> Outcome:
+    """The outcome of a convex problem that nobody asked for by name."""
+    names = choice.candidates(lambda: reduction.inner.problem, reduction.form, outer)
+    return attempted(begin(outer, names, reduction, goal, start))
 
 
 def certify_elsewhere(reduction: Reduction, data: Outer, point: Iterate, known: Certificate) -> Certificate:
@@ -346,12 +353,38 @@ class Convex(Work):
                 outcome = self._met_at_less_cost(outcome)
             elif self._lacks_proof(outcome):
                 outcome = self._proven_by_another(outcome)
+            elif self.rest is not None and not stopped:
+                outcome = self._proven_by_boxes(outcome, self.rest)
             return replace(outcome, attempts=tuple(self.attempts))
         status = self.status if self.status in NOTHING else Status.USER_LIMIT
         assert status is not None
         grows = status == Status.USER_LIMIT and task.reduction.is_restriction
         guides = self.diagnosed.guides if grows and self.diagnosed is not None else {}
         return Outcome(without_answer(status, task.sign), tuple(self.attempts), self.stats, grows, guides=guides)
+
+    def _proven_by_boxes(self, outcome: Outcome, rest: Rest) -> Outcome:
+        """The outcome of a mixed-integer problem with a proven bound where that closes; else with the solver's word and
+        with what is proven beside it."""
+        task, point, solution = self.task, outcome.point, outcome.solution
+        if point is None or task.goal.certify is not True or not rest.is_a_point(task, point):
+            return outcome
+        told = solution.certificate or rest.certificate(task, point, -inf, outcome.stats.solver_name)
+        if told is None:
+            return outcome
+        value, allowed = task.sign * point.value, rest.allowed(task, told)
+        found = integer_proof.proven(task, value, PRUNED * allowed, _certified_alone)
+        if found is None:
+            return outcome
+        if value - found.bound > allowed and solution.certificate is None:
+            return outcome
+        if value - found.bound > allowed:
+            side = "at most" if told.maximize else "at least"
+            said = f"proven without it: the optimum is {side} {task.sign * found.bound:.6g}"
+            return replace(
+                outcome, solution=replace(solution, certificate=replace(told, rests_on=(*told.rests_on, said)))
+            )
+        proven = rest.proven(point, found)
+        return replace(outcome, solution=replace(solution, certificate=proven, status=Status.OPTIMAL))
 
     def _costs_too_much_to_meet(self, outcome: Outcome) -> bool:
         """Whether a gap that was closed is open since the point was moved into constraints that it met nearly."""

@@ -1,8 +1,8 @@
 """Mixed-integer problems: which of several points counts, and what is known of its optimality.
 
 A point passes through several hands: the solver's own, with integers rounded, solved again with these fixed, and moved
-into its constraints. None of these is replaced by a worse one. A lower bound is the solver's word: integers have no
-multipliers, so that nothing here proves it.
+into its constraints. None of these is replaced by a worse one. Integers have no
+multipliers: a lower bound is the solver's word, unless boxes of the integers prove it (`integer_proof`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ from kernelopt.support import clock
 PRICE = 1e3
 # In units of the objective's data: what sums of such numbers leave where the optimum is 0.
 NOTHING_LEFT = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class ProvenBound:
+    """A lower bound of the minimized problem, constants included; the boxes that it took; and what it rests on."""
+
+    bound: float
+    boxes: int
+    rests_on: tuple[str, ...]
 
 
 @dataclass(eq=False)
@@ -105,8 +114,20 @@ class Rest:
         """Whether the answer's value is the optimum that the solver tells, to `tol` of the objective's terms."""
         bare = found.bare or found
         bound = -bare.upper if found.maximize else bare.lower
-        allowed = max(found.floor, NOTHING_LEFT * self.outer.units[1])
-        return self._value(whole) - bound <= max(task.goal.tol * max(found.unit, found.terms), allowed)
+        return self._value(whole) - bound <= self.allowed(task, found)
+
+    def allowed(self, task: Task, found: Certificate) -> float:
+        """The gap up to which an answer counts as the optimum."""
+        return max(task.goal.tol * max(found.unit, found.terms), found.floor, NOTHING_LEFT * self.outer.units[1])
+
+    def is_a_point(self, task: Task, whole: Iterate) -> bool:
+        """Whether an answer has integers, and meets constraints to rounding."""
+        return violations.has_integers(task.reduction.form, whole) and self.meets_constraints(whole)
+
+    def proven(self, whole: Iterate, found: ProvenBound) -> Certificate:
+        """The bounds of an answer, the lower one proven by boxes of the integers."""
+        made = certificates.by_boxes(self.reduction, self.outer, self._point(whole), found.bound, found.boxes)
+        return replace(made, rests_on=tuple(dict.fromkeys([*made.rests_on, *found.rests_on])))
 
     def is_feasible(self, task: Task, whole: Iterate) -> bool:
         """Whether the mixed-integer problem's constraints and attributes hold to `FEASIBLE`."""

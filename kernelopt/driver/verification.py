@@ -358,8 +358,10 @@ def local_checks(reduction: Reduction, data: Outer, point: Iterate, tol: float) 
 
 
 def _optimality_by_word(solution: Solution) -> Check:
-    """With integers nothing here judges optimality: it rests on what the mixed-integer solver tells."""
+    """With integers optimality rests on boxes that were proven, or on what the mixed-integer solver tells."""
     found, name = solution.certificate, solution.solver_stats.solver_name
+    if found is not None and not found.solver:
+        return Check("optimality", found.absolute_gap, None, "absolute gap; " + "; ".join(found.rests_on))
     if found is None:
         return Check("optimality", np.nan, None, f"rests on {name}'s word alone, which tells no bound")
     return Check("optimality", found.absolute_gap, None, f"absolute gap; rests on {name}'s word, and is not proven")

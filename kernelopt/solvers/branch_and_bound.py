@@ -46,17 +46,18 @@ class Searched(NamedTuple):
     bound: float = -inf
 
 
-def search(
+def search(  # noqa: PLR0917
     relaxed: Callable[[Array, Array], Relaxed], lower: Array, upper: Array, gap: Callable[[float], float],
-    finer: Callable[[float], float] | None = None,
+    finer: Callable[[float], float] | None = None, known: float = inf,
 ) -> Searched:  # fmt: skip
     """The best integer point of a box; bounds may be infinite.
 
     relaxed : solves the relaxation on a box, raises OutOfTimeError where there is no time for it
     gap : for the value of a point, by how much the optimum may be below it; with a smaller `finer` gap a few more boxes
         are looked at, as a gap that is small beside the data may be all of the value
+    known : the value of a point that is known
     """
-    numbers, best, given_up = count(), Searched(Status.INFEASIBLE), inf
+    numbers, best, given_up = count(), Searched(Status.INFEASIBLE, value=known), inf
     spare = 0 if finer is None else MORE * len(lower)
     open_boxes: list[tuple[float, int, Array, Array]] = [(-inf, next(numbers), lower, upper)]
 

@@ -11,6 +11,7 @@ from inside import point_of, reduction_of
 
 import kernelopt as ko
 from kernelopt.certificate.certify import by_word
+from kernelopt.driver import convex, integer_proof
 from kernelopt.errors import KernelOptError, SolverError
 from kernelopt.solvers import cvxpy_solvers
 from kernelopt.solvers.cvxpy_solvers import BOUNDS
@@ -52,7 +53,9 @@ def test_the_solvers_bound_is_in_the_stated_units(goal, constant, scale):
     truth = scale * ((least if goal is cp.Minimize else -least) + constant)
     found = problem.certificate
     assert problem.status == "optimal"
-    assert found.scope == "solver's word" and found.solver == "HIGHS"
+    by_boxes = found.scope == "full kernel" and not found.solver and "branch and bound" in str(found)
+    assert by_boxes or (found.scope == "solver's word" and found.solver == "HIGHS")
+    assert by_boxes or scale < 1
     assert problem.value == pytest.approx(truth, rel=1e-6)
     assert found.lower == pytest.approx(truth, rel=1e-6) and found.upper == pytest.approx(truth, rel=1e-6)
     assert found.lower <= problem.value <= found.upper
@@ -60,9 +63,10 @@ def test_the_solvers_bound_is_in_the_stated_units(goal, constant, scale):
 
 @pytest.mark.slow
 def test_the_word_is_told_as_such_and_proves_nothing():
+    """Without bounds of the integers there are no boxes."""
     lam = cp.Parameter(nonneg=True, value=1.0)
-    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
-    problem = ko.Problem(cp.Minimize(cp.norm1(Y - theta(X) - z) + lam * z))
+    theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(integer=True)
+    problem = ko.Problem(cp.Minimize(cp.norm1(Y - theta(X) - z) + lam * cp.abs(z)))
     problem.solve()
     told = str(problem.certificate)
     assert "by HIGHS's word, not proven" in told and "full kernel" not in told
@@ -90,9 +94,13 @@ def test_a_solver_that_tells_no_bound():
     """ECOS_BB's points are optimal as a rule, and not always."""
     theta, z = ko.Theta(ko.kernels.Linear()), cp.Variable(boolean=True)
     problem = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - z) + ko.sum_squares(theta)))
-    problem.solve(solver="ECOS_BB")
-    assert problem.status == "optimal_inaccurate" and problem.certificate is None
-    assert "tells no bound" in problem.verify()["optimality"].note
+    problem.solve(solver="ECOS_BB")  # boxes prove what the solver does not tell
+    assert problem.status == "optimal" and problem.certificate.scope == "full kernel"
+    y = cp.Variable(integer=True)
+    unbounded = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - y) + ko.sum_squares(theta)))
+    unbounded.solve(solver="ECOS_BB")
+    assert unbounded.status == "optimal_inaccurate" and unbounded.certificate is None
+    assert "tells no bound" in unbounded.verify()["optimality"].note
 
 
 @pytest.mark.later
@@ -115,7 +123,8 @@ def test_integers_beside_losses_that_need_cones(goal):
             plain = objective(B @ w, cp.sum_squares(w), np.array(choice))
             values.append(cp.Problem(cp.Minimize(plain)).solve(solver="CLARABEL"))
     found = problem.certificate
-    assert problem.status == "optimal" and found.solver == "BRANCH_AND_BOUND"
+    assert problem.status == "optimal" and found.scope == "full kernel" and not found.solver
+    assert "branch and bound on" in str(found) and "branch and bound on" in problem.verify()["optimality"].note
     assert sign * problem.value == pytest.approx(min(values), rel=1e-6)
     assert found.lower <= problem.value <= found.upper and found.relative_gap <= 1e-6
     assert problem.solvers().chosen == "BRANCH_AND_BOUND"
@@ -431,3 +440,54 @@ def test_a_quadratic_form_of_integers_far_from_0():
         for j in range(-3006, -2995)
     )
     assert z.value.tolist() == list(best[1:]) and problem.status == "optimal"
+
+
+@pytest.mark.parametrize("goal", [cp.Minimize, cp.Maximize])
+@pytest.mark.parametrize("misfit", ["norm1", "squares"])
+def test_boxes_prove_the_optimum(misfit, goal):
+    """Beside the enumeration of all choices, each solved by cvxpy in coordinates of the kernel matrix."""
+    rng, sign = np.random.default_rng(3), 1 if goal is cp.Minimize else -1
+    points, y = rng.normal(size=(12, 2)), np.round(rng.normal(size=12), 3)
+    y[:3] += 4
+    loss = {"norm1": cp.norm1, "squares": cp.sum_squares}[misfit]
+    rows = np.eye(12)[:, :4]
+    theta, z, s = ko.Theta(ko.kernels.Gaussian(sigma=1.0)), cp.Variable(4, boolean=True), cp.Variable(4)
+    total = loss(y - theta(points) - rows @ s) + 0.3 * ko.sum_squares(theta) + 0.9 * cp.sum(z) + 2.5
+    problem = ko.Problem(goal(sign * total), [cp.abs(s) <= 8 * z])
+    problem.solve()
+    L, values = np.linalg.cholesky(theta.kernel(points, points)), []
+    for choice in itertools.product((0, 1), repeat=4):
+        v, t = cp.Variable(12), cp.Variable(4)
+        misfit_ = loss(y - L @ v - rows @ t) + 0.3 * cp.sum_squares(v) + 0.9 * sum(choice) + 2.5
+        values.append(cp.Problem(cp.Minimize(misfit_), [cp.abs(t) <= 8 * np.array(choice)]).solve(solver="CLARABEL"))
+    found = problem.certificate
+    assert problem.status == "optimal" and found.scope == "full kernel" and found.closes(1e-6)
+    low, high = sorted((sign * found.lower, sign * found.upper))
+    assert low - 1e-6 <= min(values) <= high + 1e-6
+    assert problem.value == pytest.approx(sign * min(values), rel=1e-6)
+
+
+def test_a_proof_of_boxes_ends_where_its_number_or_the_time_is_over(monkeypatch):
+    """What was proven until then is told beside the solver's word."""
+    problem, _, _ = outliers(bound=0.5)
+    monkeypatch.setattr(integer_proof, "BOXES", 2)
+    problem.solve()
+    found = problem.certificate
+    assert found.solver == "HIGHS" and found.scope == "solver's word"
+    [beside] = [fact for fact in found.rests_on if fact.startswith("proven without it")]
+    assert float(beside.rsplit(" ", 1)[1]) <= problem.value
+    problem.solve(time_limit=60)  # as many boxes as it takes
+    assert not problem.certificate.solver and problem.status == "optimal"
+
+
+def test_a_box_without_an_answer_bounds_nothing(monkeypatch):
+    """Where a solver claims that a box has no points, for a θ that is restricted, that is no proof."""
+
+    def broken(*arguments):
+        raise SolverError("no answer")
+
+    problem, _, _ = outliers(bound=0.5)
+    monkeypatch.setattr(convex, "_certified_alone", broken)
+    monkeypatch.setattr(integer_proof._Boxes, "_at_once", lambda *_: None)
+    problem.solve()
+    assert problem.certificate.solver == "HIGHS" and not any("proven" in fact for fact in problem.certificate.rests_on)
