@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
-from math import e, exp, inf, isfinite, log1p, pi, prod, sqrt
+from math import ceil, e, exp, factorial, inf, isfinite, lgamma, log, log1p, pi, prod, sqrt
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.spatial.distance import cdist, pdist, squareform
 from kernelopt.kernels.adjoints import columnwise, differences, share_entries, signs, total
 from kernelopt.kernels.chain import ChainStep, Order, chain, steps
 from kernelopt.kernels.domains import SPARSE, Domain
+from kernelopt.kernels.gamma_mixture import LEAST_RHO, gamma_mixture
 from kernelopt.kernels.interval_means import Pairs, Spread, exponential_means, gaussian_means
 from kernelopt.kernels.kernel import (
     Adjoint,
@@ -32,6 +34,9 @@ from kernelopt.support.types import Array, Bools
 
 # The coefficients of p in the Matérn kernels p(s)e⁻ˢ, by ν.
 MATERN = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}
+HIGHEST_DEGREE = 10  # of p; of higher ones the coefficients take longer than the rule for all ν
+# Points whose entries are 0 or at least this, in length scales, are equal or at least 2√LEAST_RHO apart.
+MERGED = 1e-19
 # Error of a mean over intervals of one column relative to the root of the diagonal entries, for half-widths up to one
 # length scale. `_means_rounding` counts 480u; the largest errors that tests find are 6u.
 SPREAD = 500 * UNIT
@@ -340,20 +345,30 @@ class Laplacian(_Stationary):
 
 @dataclass(frozen=True)
 class Matern(_Isotropic):
-    """κ(x, y) = p(s)e⁻ˢ with s = √(2ν)‖x − y‖/σ and p = 1 (ν = ½), 1 + s (ν = 3/2), 1 + s + s²/3 (ν = 5/2).
+    """κ(x, y) = 2^{1−ν}/Γ(ν)·sᵛK_ν(s) with s = √(2ν)‖x − y‖/σ and the Bessel function K_ν of the second kind.
+
+    It is p(s)e⁻ˢ with a polynomial p where ν is half an odd number: p = 1 for ν = ½, 1 + s for 3/2, 1 + s + s²/3 for
+    5/2. The limit for ν → ∞ is the Gaussian kernel. For other ν each value takes some dozens of exponentials.
 
     Parameters
     ----------
-    nu : 0.5, 1.5 or 2.5
-        Smoothness: functions have ν − ½ derivatives.
+    nu : float > 0
+        Smoothness: F has derivatives of orders below ν, here up to 2.
     sigma : float > 0
         Length scale.
+
+    Raises
+    ------
+    KernelError
+        For a nu or sigma that is not a positive number; nu cannot be a parameter.
 
     Examples
     --------
     >>> import kernelopt as ko
     >>> ko.kernels.Matern(nu=1.5, sigma=1.0)([[0.0]], [[1.0]]).round(4)
     array([[0.4834]])
+    >>> ko.kernels.Matern(nu=2.2, sigma=1.0)([[0.0]], [[1.0]]).round(4)
+    array([[0.5152]])
     """
 
     nu: float
@@ -365,10 +380,10 @@ class Matern(_Isotropic):
 
     @property
     def _is_convex(self) -> bool:
-        return self.nu == 0.5
+        return self.nu <= 0.5
 
     def __post_init__(self) -> None:
-        require(is_real(self.nu) and self.nu in (0.5, 1.5, 2.5), "nu", "0.5, 1.5 or 2.5", self.nu)
+        require(is_real(self.nu) and 0 < self.nu < inf, "nu", "a number > 0", self.nu)
         object.__setattr__(self, "nu", float(self.nu))  # numpy takes no root of a fraction
         require_positive(self, "sigma")
 
@@ -377,31 +392,38 @@ class Matern(_Isotropic):
 
     @property
     def _smoothness(self) -> int:
-        return 0 if self.nu == 0.5 else 1
+        return min(ceil(self.nu) - 1, 2)
+
+    @property
+    def _degree(self) -> int | None:
+        """The degree of p, where κ = p(s)e⁻ˢ is computed so."""
+        degree = self.nu - 0.5
+        return int(degree) if degree.is_integer() and degree <= HIGHEST_DEGREE else None
 
     def _kinks(self, X: Array, Z: Array) -> Bools | None:
-        """Equal points, for ν = ½."""
-        return cdist(X, Z, "chebyshev") == 0 if self.nu == 0.5 else None
+        """Equal points, for ν ≤ ½."""
+        return cdist(X, Z, "chebyshev") == 0 if self.nu <= 0.5 else None
 
     def _outer(self, rho: Array, count: int) -> list[Array]:
-        """g, g′ = −3e⁻ˢ (ν = 3/2) or −(5/3)(1 + s)e⁻ˢ (5/2), g″ = (9/s)e⁻ˢ or (25/3)e⁻ˢ, with s = √(4νρ)."""
-        s = self._lengths(rho)
-        e = np.exp(-s)
-        if self.nu == 1.5:
-            # g″ is unbounded at s = 0, but its factors are of order s²: their product is 0 there.
-            return [(1 + s) * e, -3 * e, np.divide(9 * e, s, out=np.zeros_like(s), where=s > 0)][: count + 1]
-        return [(1 + s + s**2 / 3) * e, -5 / 3 * (1 + s) * e, 25 / 3 * e][: count + 1]
+        """g⁽ᵏ⁾ = (−2ν)ᵏ2^{1−ν}/Γ(ν)·s^{ν−k}K_{ν−k}(s), with s = √(4νρ).
 
-    def _slope(self, rho: Array) -> Array:
-        """g′(ρ) as above; −e⁻ˢ/s for ν = ½, 0 where s = 0."""
-        if self.nu != 0.5:
-            return super()._slope(rho)
-        s = self._lengths(rho)
-        return -np.divide(np.exp(-s), s, out=np.zeros_like(s), where=s > 0)
+        At s = 0 it is (−1)ᵏΠ_{i≤k} ν/(ν − i) for k < ν. For k ≥ ν it is unbounded there, but its factors make the
+        product 0.
+        """
+        if self._degree is None:
+            values = gamma_mixture(self.nu, count).values(rho, count)
+        else:
+            s = self._lengths(np.where(rho > 0, np.maximum(rho, LEAST_RHO), 0.0))
+            values = [half_integer_slope(self._degree, k, s) for k in range(count + 1)]
+        found, start = [], 1.0
+        for k, value in enumerate(values):
+            start = start * (self.nu / (self.nu - k) if k else 1.0) if k < self.nu else 0.0
+            found.append((-1.0) ** k * np.where(rho > 0, value, start))
+        return found
 
     def _apart(self, rho: Array) -> Array | None:
-        """For ν = ½, whose g′ grows as 1/s, the pairs with s < 1e-3: products of points keep 1e-13 of the others."""
-        return self._lengths(rho) < 1e-3 if self.nu == 0.5 else None
+        """For ν < 1, whose g′ grows as s^{2ν−2}, the pairs where it is over 1000; else products keep 1e-13 of it."""
+        return self._lengths(rho) < 1e-3 ** (0.5 / (1 - self.nu)) if self.nu < 1 else None
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         return radial(X, Z, self.sigma, self._profile, direct=self._direct)
@@ -412,15 +434,15 @@ class Matern(_Isotropic):
         return np.minimum(s, 800.0, out=s)
 
     def _profile(self, rho: Array) -> Array:
-        s = self._lengths(rho)
-        K = exp_minus(s.copy())
-        if self.nu == 0.5:
-            return K
-        return K * (1 + s) if self.nu == 1.5 else K * (s * (s / 3 + 1) + 1)
+        return (
+            self._outer(rho, 0)[0] if self._degree is None else half_integer_slope(self._degree, 0, self._lengths(rho))
+        )
 
     def _require_means(self, columns: int, normal: bool) -> None:
         """One column: in several, a function of ‖x − y‖ is no product over columns."""
         _require_boxes(self, normal)
+        if self.nu not in MATERN:
+            raise no_means(self, "of Matérn kernels, those with ν = ½, 3/2 and 5/2 have one here")
         if columns != 1:
             raise no_means(
                 self,
@@ -436,14 +458,91 @@ class Matern(_Isotropic):
         return self.sigma / sqrt(2 * self.nu)
 
     def _rounding(self, at: Inexact) -> float:
-        """The relative errors of s, γ_{d/2+8}, and of p(s), γ₅; κ gets no more than these, as s·|g′(s)| < 1.
+        """A sum over partitions as for `_Isotropic`, where each term is a mixture of those of Gaussian kernels.
 
-        In units of σ, derivatives relative to their sizes are less than 8, and so are their slopes.
+        κ = E e^{−ρ/g}, so that with τ = t/√g and m derivatives a partition contributes E g^{−m/2}τᵖe^{−τ²/2} at most:
+        the peak of τᵖe^{−τ²/2} times μ_{m/2}, where μₐ = E g⁻ᵃ. Sizes are μ₀ = 1, μ₁ and at least μ₂, and
+        μ_{(a+b)/2} ≤ √(μₐμ_b). So an error relative to peaks of Gaussian kernels is one relative to sizes.
         """
-        shift = at.shift() / self.sigma
-        if at.order:
-            return 8 * (gamma(at.points.shape[1] + CHAIN) + FUNCTION + shift)
-        return min(gamma(at.points.shape[1] + 20) + FUNCTION + shift, 1.0)
+        places, shift = at.points / self.sigma, at.shift() / self.sigma
+        if (self._degree is None or at.order) and np.any((places != 0) & (np.abs(places) < MERGED)):
+            shift += 2 * sqrt(LEAST_RHO)  # distances below are taken to be this, or 0
+
+        def error(m: int, k: int) -> float:
+            p, apart = 2 * k - m, direct_error(at.points) + FUNCTION + 4 * UNIT
+            formula = (
+                gamma_mixture(self.nu, m).rounding(k)
+                if self._degree is None
+                else FUNCTION + float(gamma(6 * self._degree + 6 * k + 12))
+            )
+            own = (formula + FUNCTION + gamma(CHAIN if at.order else 4)) * gaussian_peak(p)
+            return apart * gaussian_peak(p + 2) + own + self._shifted(m, p, shift)
+
+        def total(m: int) -> float:
+            return PARTITIONS[m] * max(error(m, k) for k in range((m + 1) // 2, m + 1))
+
+        if not at.order:
+            return min(total(0), 1.0)
+        return max(total(m) for m in range(2 * at.order + 1))
+
+    def _shifted(self, m: int, p: int, shift: float) -> float:
+        """The change of a term if t changes by a shift δ, relative to μ_{m/2}.
+
+        A term of a Gaussian kernel changes by at most min(2c, lδ/√g) ≤ (2c)^{1−α}(lδ)^αg^{−α/2}, for its peak c and
+        slope l. E g^{−(m+α)/2} is finite where m + α < 2ν.
+        """
+        if not m or not shift:
+            return self._change(shift)
+        peak = gaussian_peak(p)
+        slope = gaussian_peak(p + 1) + (p * gaussian_peak(p - 1) if p else 0.0)
+        most = 2 * self.nu - m
+        powers = [1.0] if most > 1 else [most * (1 - 0.5**i) for i in range(1, 12)]
+        return min(
+            (2 * peak) ** (1 - a) * (slope * shift) ** a * inverse_moment(self.nu, (m + a) / 2) for a in powers
+        ) / inverse_moment(self.nu, m / 2)
+
+    def _change(self, shift: float) -> float:
+        """The change of a value if t changes by δ.
+
+        It is at most δ for ν ≥ ½: −dκ/dt = √(2ν)2^{1−ν}/Γ(ν)·sᵛK_{ν−1}(s) ≤ 1, as K_{ν−1} ≤ K_½ for ½ ≤ ν ≤ 3/2, and
+        −dκ/dt ≤ μ_½e^{−½} beyond. For ν < ½, κ is convex in t, so that it changes by 1 − κ(δ) at most. By the series of
+        κ in s = √(2ν)δ this is at most Γ(1 − ν)/Γ(1 + ν)·(s/2)^{2ν}(1 + s²).
+        """
+        if self.nu >= 0.5:
+            return shift
+        s = sqrt(2 * self.nu) * shift
+        return min(exp(lgamma(1 - self.nu) - lgamma(1 + self.nu)) * (s / 2) ** (2 * self.nu) * (1 + s * s), 1.0)
+
+
+def inverse_moment(nu: float, a: float) -> float:
+    """E g⁻ᵃ = νᵃΓ(ν − a)/Γ(ν), a < ν, for g of a gamma distribution of shape ν and mean 1; it decreases with ν."""
+    nu = min(nu, 1e6)  # beyond, the difference of logarithms cancels
+    return exp(a * log(nu) + lgamma(nu - a) - lgamma(nu))
+
+
+def half_integer_slope(n: int, k: int, s: Array) -> Array:
+    """(2ν)ᵏ2^{1−ν}/Γ(ν)·s^{ν−k}K_{ν−k}(s) for ν = n + ½, as q(s)e⁻ˢ for k ≤ n and q(1/s)e⁻ˢ else; 0 at s = 0 then.
+
+    K_{j+½}(s) = √(π/2s)e⁻ˢΣᵢ aᵢ(2s)⁻ⁱ with aᵢ = (j + i)!/(i!(j − i)!), i = 0 … j.
+    """
+    j = n - k if k <= n else k - n - 1
+    a = [Fraction(factorial(j + i), factorial(i) * factorial(j - i) * 2**i) for i in range(j + 1)]
+    # 2^{1−ν}√(π/2)/Γ(ν) = 2ⁿn!/(2n)!
+    front = Fraction(2 * n + 1) ** k * Fraction(2**n * factorial(n), factorial(2 * n))
+    e = np.exp(-s)
+    if k <= n:
+        return _horner([front * value for value in a], s) * e
+    r = np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
+    return _horner([front * value for value in a[::-1]], r) * r ** (j + 1) * e
+
+
+def _horner(coefficients: list[Fraction], x: Array) -> Array:
+    """Σᵢ cᵢx^{n−i}, from the highest power down."""
+    total = np.full_like(x, float(coefficients[0]))
+    for c in coefficients[1:]:
+        total *= x
+        total += float(c)
+    return total
 
 
 @dataclass(frozen=True)

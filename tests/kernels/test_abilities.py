@@ -17,6 +17,8 @@ KERNELS = {
     "Linear": k.Linear(), "Polynomial": k.Polynomial(3, 1.0), "PolynomialSeries": k.PolynomialSeries([1.0, 0.5, 0.2]),
     "Constant": k.Constant(1.0), "Gaussian": k.Gaussian(1.0), "RationalQuadratic": k.RationalQuadratic(1.0, 1.0),
     "Periodic": k.Periodic(3.0, 1.0), "Geometric": k.Geometric(), "Matern(2.5)": k.Matern(2.5, 1.0),
+    "Matern(3.2)": k.Matern(3.2, 1.0),
+    "Matern(1.2)": k.Matern(1.2, 1.0), "Matern(0.7)": k.Matern(0.7, 1.0), "Matern(0.3)": k.Matern(0.3, 1.0),
     "Matern(1.5)": k.Matern(1.5, 1.0), "Matern(0.5)": k.Matern(0.5, 1.0), "Laplacian": k.Laplacian(1.0),
 }  # fmt: skip
 OTHERS = [k.Cosine(), k.Intersection(), k.AdditiveChiSquared(), k.Sigmoid(0.1, 0.0), k.GeneralizedGaussian("chi2", 1.0)]

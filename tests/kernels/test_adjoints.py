@@ -79,6 +79,10 @@ KERNELS = {
     "times a given matrix's part": lambda: ks.FromFunction(lambda a, b: float(a @ b), psd=True) * par(2.0),
     "ard gaussian": ard(ks.Gaussian(1.1)),
     "ard laplacian": ard(ks.Laplacian(1.1)),
+    "matern 0.3": lambda: ks.Matern(0.3, par(1.3)),
+    "matern 1.7": lambda: ks.Matern(1.7, par(1.3)),
+    "ard matern 0.7": ard(ks.Matern(0.7, 1.1)),
+    "ard matern 3.2": ard(ks.Matern(3.2, 1.1)),
     "ard matern 1/2": ard(ks.Matern(0.5, 1.1)),
     "ard matern 3/2": ard(ks.Matern(1.5, 1.1)),
     "ard matern 5/2": ard(ks.Matern(2.5, 1.1)),
@@ -222,6 +226,16 @@ def exact_ard(slope, P, Q, G, scales):
 SLOPES = {
     "gaussian": (ks.Gaussian(1.0), lambda s2: -mpmath.exp(-s2 / 2) / 2),
     "matern 1/2": (ks.Matern(0.5, 1.0), lambda s2: -mpmath.exp(-mpmath.sqrt(s2)) / (2 * mpmath.sqrt(s2))),
+    "matern 0.8": (
+        ks.Matern(0.8, 1.0),
+        lambda s2: (
+            -(mpmath.mpf(1.6) ** mpmath.mpf(0.9))
+            * 2 ** mpmath.mpf(-0.8)
+            / mpmath.gamma(0.8)
+            * s2 ** mpmath.mpf(-0.1)
+            * mpmath.besselk(mpmath.mpf(0.2), mpmath.sqrt(mpmath.mpf(1.6) * s2))
+        ),
+    ),
     "matern 3/2": (ks.Matern(1.5, 1.0), lambda s2: -mpmath.mpf(3) / 2 * mpmath.exp(-mpmath.sqrt(3 * s2))),
     "rational quadratic": (ks.RationalQuadratic(1.0, 0.5), lambda s2: -((1 + s2) ** mpmath.mpf(-1.5)) / 2),
 }

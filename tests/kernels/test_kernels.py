@@ -10,9 +10,11 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import gamma, kv
 
 import kernelopt as ko
 from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError
+from kernelopt.kernels.derivatives import derivative
 from kernelopt.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -39,6 +41,10 @@ def chi2(x, y):
     return np.sum((x - y) ** 2 / (x + y))
 
 
+def bessel(s, nu):
+    return 2 ** (1 - nu) / gamma(nu) * s**nu * kv(nu, s) if s else 1.0
+
+
 S = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 3.0]])
 ks = ko.kernels
 FORMULAS = {
@@ -62,6 +68,9 @@ FORMULAS = {
             (1 + (5 * squared(x, y)) ** 0.5 / 2 + 5 * squared(x, y) / 12) * np.exp(-((5 * squared(x, y)) ** 0.5) / 2)
         ),
     ),
+    "matern 7/2": (ks.Matern(nu=3.5, sigma=2.0), lambda x, y: bessel((7 * squared(x, y)) ** 0.5 / 2, 3.5)),
+    "matern 0.7": (ks.Matern(nu=0.7, sigma=2.0), lambda x, y: bessel((1.4 * squared(x, y)) ** 0.5 / 2, 0.7)),
+    "matern 2.2": (ks.Matern(nu=2.2, sigma=2.0), lambda x, y: bessel((4.4 * squared(x, y)) ** 0.5 / 2, 2.2)),
     "rational quadratic": (
         ks.RationalQuadratic(sigma=1.5, alpha=0.7),
         lambda x, y: (1 + squared(x, y) / (2 * 0.7 * 1.5**2)) ** -0.7,
@@ -181,6 +190,45 @@ def test_derivatives_of_a_matern_kernel_at_one_point():
     points = 10 * np.random.default_rng(0).normal(size=(50, 5))
     slopes = ks.Matern(nu=1.5, sigma=1.0)._derivative(points, (0,), points, (0,))
     assert np.allclose(slopes.diagonal(), 3.0, rtol=1e-14, atol=0)
+
+
+def test_matern_kernels_beside_half_integers_are_close_to_them():
+    """Two formulas: a polynomial, and a rule for all ν. Their derivatives agree at the same points, and at ρ = 0."""
+    for nu in (0.5, 1.5, 2.5, 4.5):
+        kernel, beside = ks.Matern(nu, 1.3), ks.Matern(nu * (1 + 1e-13), 1.3)
+        assert kernel._degree is not None and beside._degree is None
+        for dx, dz in [((), ()), ((0,), ()), ((0,), (1,)), ((0, 1), (1,)), ((0, 1), (0, 1))][
+            : 2 * kernel._smoothness + 1
+        ]:
+            got, expected = (derivative(k, X, dx, np.vstack([X, Z]), dz) for k in (beside, kernel))
+            assert np.allclose(got, expected, rtol=1e-10, atol=1e-11)
+
+
+def test_matern_of_large_smoothness_is_gaussian():
+    for nu in (1e8, 1e200):
+        assert np.allclose(ks.Matern(nu, 1.5)(X), Gaussian(1.5)(X), atol=10 / nu + 1e-14)
+        assert np.allclose(
+            ks.Matern(nu, 1.5)._derivative(X, (0,), Z, (1,)), Gaussian(1.5)._derivative(X, (0,), Z, (1,))
+        )
+
+
+def test_matern_of_small_smoothness():
+    """κ(x, z) → 2ν·K₀(s) for x ≠ z, ν → 0."""
+    for nu in (1e-8, 1e-300):
+        K = ks.Matern(nu, 1.5)(X)
+        s = np.sqrt(2 * nu) * np.sqrt(np.sum((X[:, None] - X) ** 2, axis=2)) / 1.5
+        expected = np.where(s > 0, 2 * nu * kv(0, np.where(s > 0, s, 1)), 1.0)
+        assert np.allclose(K, expected, rtol=1e-6, atol=0)
+
+
+def test_matern_where_distances_overflow_or_vanish():
+    for nu in (0.3, 1.0, 2.2, 3.5):
+        kernel = ks.Matern(nu, 1.0)
+        assert np.array_equal(kernel([[0.0], [1e200]], [[0.0], [-1e200]]), [[1.0, 0.0], [0.0, 0.0]])
+        near = np.array([[0.0], [1e-30], [1e-60], [1e-300]])
+        for dx, dz in [((), ()), ((0,), (0,)), ((0, 0), (0, 0))][: kernel._smoothness + 1]:
+            K = derivative(kernel, near, dx, near, dz)
+            assert np.isfinite(K).all() and np.allclose(K, K[0, 0], rtol=1e-3)
 
 
 def test_derivatives_of_a_periodic_kernel_many_periods_away():
@@ -325,7 +373,8 @@ def test_precomputed():
         (lambda: Linear().ard([1.0, 0.0]), "scales to be numbers > 0"),
         (lambda: ks.Constant(-1), "value"),
         (lambda: ks.Laplacian(sigma=-1), "sigma"),
-        (lambda: ks.Matern(nu=2.0, sigma=1), "nu to be 0.5, 1.5 or 2.5"),
+        (lambda: ks.Matern(nu=0.0, sigma=1), "nu to be a number > 0"),
+        (lambda: ks.Matern(nu=inf, sigma=1), "nu to be a number > 0; got inf"),
         (lambda: ks.RationalQuadratic(sigma=1, alpha=0), "alpha"),
         (lambda: ks.Periodic(period=0), "period"),
         (lambda: ks.GeneralizedGaussian("l3"), "distance to be one of l1"),
@@ -735,7 +784,7 @@ def test_terms_of_very_different_size_do_not_cancel():
         check_kernel(kernel.normalized(), mixed)
 
 
-@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize("nu", [0.2, 0.5, 1.0, 1.5, 2.2, 2.5])
 def test_matern_of_points_close_together(nu):
     close = np.vstack([100 + 1e-9 * RNG.normal(size=(20, 3)), RNG.normal(size=(25, 3))])
     kernel = ks.Matern(nu=nu, sigma=1.0)

@@ -255,7 +255,7 @@ def test_a_multiple_is_written_with_the_kernel_first():
         (lambda: ks.GeneralizedGaussian(pos(1.0)), "distance of GeneralizedGaussian without.*beta"),
         (lambda: ks.GeneralizedGaussian("mahalanobis", 1.0, cp.Parameter((3, 3), PSD=True)), "S of"),
         (lambda: ks.Gaussian(1.0).on(pos((1.0, 2.0))), "columns of Columns without"),
-        (lambda: ks.Matern(nu=0.7, sigma=pos(1.0)), "nu"),
+        (lambda: ks.Matern(nu=-0.7, sigma=pos(1.0)), "nu"),
         (lambda: ks.Polynomial(0, pos(1.0)), "degree"),
         (lambda: ks.Gaussian.from_gamma(pos(1.0)), "gamma to be a number.*sigma=cp.Parameter"),
         (lambda: ks.Gaussian.from_beta(pos(1.0)), "beta to be a number.*sigma=cp.Parameter"),

@@ -123,7 +123,7 @@ INSIDE = {
             "stationary",
             "strings",
         ],
-        ["lifts"],
+        ["gamma_mixture", "lifts"],
         ["algebra"],
         ["adjoints", "parametrized"],
         ["kernel"],
