@@ -24,6 +24,7 @@ from kernelopt.kernels.polynomial import (
     Sigmoid,
 )
 from kernelopt.kernels.precomputed import Explicit, Precomputed
+from kernelopt.kernels.spline import Spline, ThinPlate
 from kernelopt.kernels.stationary import (
     Gaussian,
     Laplacian,
@@ -73,7 +74,9 @@ __all__ = [
     "Series",
     "Sigmoid",
     "Spectrum",
+    "Spline",
     "Sum",
+    "ThinPlate",
     "Weighted",
     "as_kernel",
 ]
@@ -106,6 +109,10 @@ _ELSEWHERE = {
     "histogramintersection": "Intersection()",
     "additivechi2": "AdditiveChiSquared()",
     "gram": "Precomputed(Q)",
+    "cubicspline": "Spline(order=2, low=…, high=…)",
+    "smoothingspline": "Spline(order=2, low=…, high=…)",
+    "tps": "ThinPlate(anchors)",
+    "thinplatespline": "ThinPlate(anchors)",
     "string": "Spectrum(length) or PositionMatch()",
 }
 if not TYPE_CHECKING:  # type checkers would take any name for one that the module has

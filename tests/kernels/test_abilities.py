@@ -19,6 +19,8 @@ KERNELS = {
     "Periodic": k.Periodic(3.0, 1.0), "Geometric": k.Geometric(), "Matern(2.5)": k.Matern(2.5, 1.0),
     "Matern(3.2)": k.Matern(3.2, 1.0),
     "Matern(1.2)": k.Matern(1.2, 1.0), "Matern(0.7)": k.Matern(0.7, 1.0), "Matern(0.3)": k.Matern(0.3, 1.0),
+    "Spline(3, 0, 1)": k.Spline(3, 0.0, 1.0), "Spline(2, 0, 1)": k.Spline(2, 0.0, 1.0),
+    "Spline(1, 0, 1)": k.Spline(1, 0.0, 1.0),
     "Matern(1.5)": k.Matern(1.5, 1.0), "Matern(0.5)": k.Matern(0.5, 1.0), "Laplacian": k.Laplacian(1.0),
 }  # fmt: skip
 OTHERS = [k.Cosine(), k.Intersection(), k.AdditiveChiSquared(), k.Sigmoid(0.1, 0.0), k.GeneralizedGaussian("chi2", 1.0)]

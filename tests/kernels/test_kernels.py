@@ -4,7 +4,7 @@ import copy
 import inspect
 import pickle
 import re
-from math import inf
+from math import factorial, inf
 
 import cvxpy as cp
 import numpy as np
@@ -45,6 +45,23 @@ def bessel(s, nu):
     return 2 ** (1 - nu) / gamma(nu) * s**nu * kv(nu, s) if s else 1.0
 
 
+def spline(s, t, m, high):
+    """By Gauss–Legendre, which is exact for polynomials."""
+    u, w = np.polynomial.legendre.leggauss(8)
+    end = max(min(s, t, high), 0.0)
+    u = end * (u + 1) / 2
+    return end / 2 * (w * (s - u) ** (m - 1) * (t - u) ** (m - 1)).sum() / factorial(m - 1) ** 2
+
+
+def thin_plate(x, y, phi, anchors=None):
+    """For order 2: barycentric coordinates instead of Lagrange's polynomials."""
+    A = np.array(ANCHORS if anchors is None else anchors)
+    weights = [np.append(1.0, -np.linalg.solve(np.vstack([A.T, np.ones(len(A))]), np.append(p, 1.0))) for p in (x, y)]
+    P, R = (np.vstack([p, A]) for p in (x, y))
+    return weights[0] @ phi(np.linalg.norm(P[:, None] - R, axis=2)) @ weights[1]
+
+
+ANCHORS = [[-2.0, -1.0, 0.5], [2.0, -1.5, 0.0], [0.25, 2.0, 1.0], [0.0, 0.5, -2.0]]
 S = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 3.0]])
 ks = ko.kernels
 FORMULAS = {
@@ -79,6 +96,8 @@ FORMULAS = {
         ks.Periodic(period=1.3, sigma=0.8),
         lambda x, y: np.exp(-2 * np.sum(np.sin(np.pi * (x - y) / 1.3) ** 2) / 0.8**2),
     ),
+    "spline": (ks.Spline(2, -2.0, 1.0).on([1]), lambda x, y: spline(x[1] + 2, y[1] + 2, 2, 3.0)),
+    "thin plate": (ks.ThinPlate(ANCHORS), lambda x, y: thin_plate(x, y, lambda r: -r / (8 * np.pi))),
     "generalized l1": (ks.GeneralizedGaussian("l1", 2.0), lambda x, y: np.exp(-(norm1(x, y) ** 2) / 2)),
     "generalized l2": (ks.GeneralizedGaussian("l2", 2.0), lambda x, y: np.exp(-squared(x, y) / 2)),
     "generalized linf": (ks.GeneralizedGaussian("linf", 2.0), lambda x, y: np.exp(-(np.abs(x - y).max() ** 2) / 2)),

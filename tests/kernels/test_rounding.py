@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from mpmath import mpf
-from test_kernels import FORMULAS, HISTOGRAM_FORMULAS, S, squares
+from test_kernels import ANCHORS, FORMULAS, HISTOGRAM_FORMULAS, S, squares
 from test_kernels import X as CENTERED_ON
 
 import kernelopt as ko
@@ -72,6 +72,35 @@ def bessel(nu, s, digits):
     return 2 ** (1 - nu) / mpmath.gamma(nu) * s**nu * mpmath.besselk(nu, s) if s < 1e4 else mpf(0)
 
 
+def spline(s, t, m, high):
+    """∫ (s − u)ᵐ⁻¹(t − u)ᵐ⁻¹ du/(m − 1)!² over 0 … p = min(s, t, high), by powers of u."""
+    p, n = max(min(s, t, high), mpf(0)), m - 1
+    terms = [
+        mpmath.binomial(n, i)
+        * mpmath.binomial(n, j)
+        * (-1) ** (i + j)
+        * s ** (n - i)
+        * t ** (n - j)
+        * p ** (i + j + 1)
+        / (i + j + 1)
+        for i in range(m)
+        for j in range(m)
+    ]
+    return mpmath.fsum(terms) / mpmath.factorial(n) ** 2
+
+
+def thin_plate(x, y, anchors, phi):
+    """For order 2: barycentric coordinates instead of Lagrange's polynomials."""
+    A = [[mpf(v) for v in a] for a in anchors]
+    M = mpmath.matrix([list(column) for column in zip(*A, strict=True)] + [[1] * len(A)])
+    weights = [[mpf(1), *(-v for v in mpmath.lu_solve(M, mpmath.matrix([*p, 1])))] for p in (x, y)]
+    return mpmath.fsum(
+        v * w * phi(mpmath.sqrt(apart(p, q)))
+        for v, p in zip(weights[0], [x, *A], strict=True)
+        for w, q in zip(weights[1], [y, *A], strict=True)
+    )
+
+
 def rational(x, y, sigma, alpha):
     return (1 + apart(x, y) / (2 * mpf(alpha) * mpf(sigma) ** 2)) ** -mpf(alpha)
 
@@ -129,6 +158,8 @@ EXACT = {
     "matern 2.2": lambda x, y: matern(x, y, 2.2, 2.0),
     "rational quadratic": lambda x, y: rational(x, y, 1.5, 0.7),
     "periodic": lambda x, y: periodic(x, y, 1.3, 0.8),
+    "spline": lambda x, y: spline(x[1] + 2, y[1] + 2, 2, 3),
+    "thin plate": lambda x, y: thin_plate(x, y, ANCHORS, lambda r: -r / (8 * mpmath.pi)),
     "generalized l1": lambda x, y: mpmath.exp(-(absolute(x, y) ** 2) / 2),
     "generalized l2": lambda x, y: mpmath.exp(-apart(x, y) / 2),
     "generalized linf": lambda x, y: mpmath.exp(-(max(abs(v) for v in less(x, y)) ** 2) / 2),
@@ -387,6 +418,7 @@ DERIVATIVES = {
         ks.Matern(nu=3.5, sigma=0.8).ard([1.0, 0.3]),
         lambda x, y: matern(divided(x, [1, 0.3]), divided(y, [1, 0.3]), 3.5, 0.8), 2,
     ),
+    "spline": (ks.Spline(3, -60.0, 60.0).on([1]), lambda x, y: spline(x[1] + 60, y[1] + 60, 3, 120), 2),
     "sum": (ks.Gaussian(sigma=1.0) + 0.5 * ks.Linear(), lambda x, y: gauss(x, y, 1.0) + dot(x, y) / 2, 2),
     "product": (
         ks.Gaussian(sigma=1.0) * ks.Polynomial(degree=2) * ks.Linear(),

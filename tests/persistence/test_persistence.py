@@ -84,6 +84,7 @@ OF_VECTORS = [
     GAUSSIAN, ks.Gaussian(sigma=np.float32(0.1)), ks.Gaussian(sigma=np.float64(0.1)), ks.Gaussian.from_gamma(0.3),
     ks.Laplacian(sigma=1.5), ks.Matern(nu=0.5, sigma=2.0), ks.Matern(nu=1.5, sigma=2.0), ks.Matern(nu=2.5, sigma=2.0),
     ks.Matern(nu=0.3, sigma=2.0), ks.Matern(nu=2, sigma=1.5),
+    ks.Spline(order=3, low=-2, high=1.5).on([1]), ks.ThinPlate(3 * np.vstack([np.eye(3), -np.ones(3)])),
     ks.RationalQuadratic(sigma=1.5, alpha=0.7), ks.Periodic(period=1.3, sigma=0.8), ks.Sigmoid(scale=0.3, offset=-0.2),
     *(ks.GeneralizedGaussian(d, 2.0) for d in ("l1", "l2", "linf", "chi2", "hellinger")),
     ks.GeneralizedGaussian("mahalanobis", 2.0, S), ks.GeneralizedGaussian(cityblock, 2.0),

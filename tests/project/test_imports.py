@@ -119,6 +119,7 @@ INSIDE = {
             "generalized",
             "histogram",
             "precomputed",
+            "spline",
             "spreads",
             "stationary",
             "strings",
