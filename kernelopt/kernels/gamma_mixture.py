@@ -5,6 +5,11 @@ it is an integral over all t with weights ∝ e^{−ν(eᵗ − 1 − t)}. The t
 2M/(e^{2πa/h} − 1), M = sup over |b| < a of ∫|f(t + ib)|dt (Trefethen and Weideman, SIAM Review 56, 2014, theorem 5.1).
 Here M = (cos a)^{−ν} relative to κ at ρ cos²a, for a < π/2. All terms of the sum are positive, so that none cancel.
 Differentiated k times by ρ, a term gets the factor (−e⁻ᵗ)ᵏ.
+
+The sum takes some dozens of exponentials. So values of κ, without derivatives, come from a table: polynomials of degree
+n that interpolate the sum at Chebyshev points of [a, b], a sixteenth of an interval [2ᵉ, 2ᵉ⁺¹]. |κ| ≤ 1 where Re ρ ≥ 0,
+which holds in the ellipse of parameter r = 66 around a and b; so the error is at most 4r⁻ⁿ/(r − 1) (Trefethen,
+Approximation Theory and Approximation Practice, 2013, theorem 8.2).
 """
 
 from __future__ import annotations
@@ -12,11 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import frexp, fsum, log, log1p, pi, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from kernelopt.kernels.rounding import FUNCTION
 from kernelopt.support.arithmetic import UNIT, gamma
+from kernelopt.support.properties import cached_property
 from kernelopt.support.types import Array
 
 # Logarithm of the reciprocal of the error of the rule, 2⁻⁶⁰, and of the first terms left out, e⁻⁵⁰. Larger ones need
@@ -29,6 +36,18 @@ VANISHED = 90.0  # e⁻⁹⁰ times any term is lost beside the others
 # Terms in one partial sum of nodes; partial sums are added up afterwards, which keeps the bound on rounding small.
 GROUP = 16
 CHUNK = 8192  # values of ρ that are worked on at once, 64 kB
+# Of the table: the degree, for an error of 3e-18, and the bits of a double that number a cell, with 4 of its mantissa.
+DEGREE, CELL = 9, 48
+# The Lebesgue constant of 10 Chebyshev points is below 2.5; Horner's rule and the coefficients add 40u.
+LEBESGUE, OF_TABLE = 2.5, 40 * UNIT
+MOST_NODES = 2000  # more of them, for ν < 1e-6 only, make the table take seconds: then sums are taken
+
+
+class CellPolynomials(NamedTuple):
+    """Polynomials Σₖ cₖvᵏ, v = factor·(ρ − start) − 1, for each cell: (cells,) and (DEGREE + 1, cells)."""
+
+    factors: Array
+    coefficients: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +73,60 @@ class GammaMixture:
                 _add_terms(flat[part], self.rates[:most], powers, found[:, part])
         return [values.reshape(shape) for values in found]
 
+    def interpolated(self, rho: Array) -> Array:
+        """κ for ρ > 0, from the table."""
+        shape, flat = rho.shape, np.clip(rho, LEAST_RHO, self._largest).ravel()
+        if len(self.rates) > MOST_NODES:
+            return self.values(rho, 0)[0]
+        found = np.empty(flat.size)
+        for start in range(0, flat.size, CHUNK):
+            part = flat[start : start + CHUNK]
+            cells = part.view(np.int64) >> CELL
+            v = part - (cells << CELL).view(np.float64)  # exact, as is the product: its factor is a power of 2
+            cells -= self._first
+            v *= self._table.factors.take(cells)
+            v -= 1.0
+            total = self._table.coefficients[DEGREE].take(cells)
+            for k in range(DEGREE - 1, -1, -1):
+                total *= v
+                total += self._table.coefficients[k].take(cells)
+            found[start : start + CHUNK] = total
+        return found.reshape(shape)
+
+    @property
+    def _first(self) -> int:
+        return int(np.array([LEAST_RHO]).view(np.int64)[0] >> CELL)
+
+    @cached_property
+    def _largest(self) -> float:
+        """ρ beyond which all terms are 0."""
+        return min(800.0 / float(self.rates[0]), 1e307)
+
+    @cached_property
+    def _table(self) -> CellPolynomials:
+        last = int(np.array([self._largest]).view(np.int64)[0] >> CELL)
+        starts = np.arange(self._first, last + 2, dtype=np.int64) << CELL
+        ends = starts.view(np.float64)
+        middles, halves = (ends[1:] + ends[:-1]) / 2, (ends[1:] - ends[:-1]) / 2
+        at = np.cos((np.arange(DEGREE + 1) + 0.5) * pi / (DEGREE + 1))
+        center = self.values(middles, 0)[0]
+        change = self.values(middles + np.outer(at, halves), 0)[0] - center
+        in_chebyshev = 2 / (DEGREE + 1) * np.polynomial.chebyshev.chebvander(at, DEGREE).T @ change
+        in_chebyshev[0] /= 2
+        powers = np.zeros((DEGREE + 1, DEGREE + 1))  # column k: the coefficients of the k-th Chebyshev polynomial
+        for k in range(DEGREE + 1):
+            powers[: k + 1, k] = np.polynomial.chebyshev.cheb2poly(np.eye(DEGREE + 1)[k])[: k + 1]
+        coefficients = powers @ in_chebyshev
+        coefficients[0] += center
+        return CellPolynomials(1 / halves, coefficients)
+
     def rounding(self, k: int) -> float:
-        """The relative error of a weighted sum with factors cᵏ, for exact e^{−cρ}: weights, powers, the sum."""
+        """The relative error of a weighted sum with factors cᵏ, for exact e^{−cρ}, and of the table."""
+        of_sum = self._rounding_of_sum(k)
+        return of_sum if k else LEBESGUE * of_sum + OF_TABLE
+
+    def _rounding_of_sum(self, k: int) -> float:
+        """Of weights, powers and the sum."""
         return self.error + (k + 2) * FUNCTION + float(gamma(GROUP + len(self.rates) / GROUP + 4)) + MISSED
 
 
@@ -83,10 +154,11 @@ def gamma_mixture(nu: float, derivatives: int = 0) -> GammaMixture:
     weights = np.exp(-exponents)
     # Below the first node eᵗ is negligible, and the weights left are a geometric series.
     left = np.exp(nu * (t[0] - h - np.expm1(t[0]))) / -np.expm1(-nu * h)
-    weights /= fsum([*weights.tolist(), left])
+    total = fsum([*weights.tolist(), left])
+    weights /= total
     tilted = weights * np.exp(-derivatives / 2 * t)
     # Errors of exponents are 24u of them: 20u of eᵗ − 1 − t, and of products. The sum of the weights has their average.
-    average = float(tilted @ exponents / tilted.sum() + weights @ exponents + left)
+    average = float(tilted @ exponents / tilted.sum() + weights @ exponents + left / total)
     error = 24 * UNIT * average + 3 * FUNCTION + float(gamma(6))
     return GammaMixture(np.exp(-t)[::-1], weights[::-1], error)
 

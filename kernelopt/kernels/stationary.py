@@ -348,7 +348,7 @@ class Matern(_Isotropic):
     """κ(x, y) = 2^{1−ν}/Γ(ν)·sᵛK_ν(s) with s = √(2ν)‖x − y‖/σ and the Bessel function K_ν of the second kind.
 
     It is p(s)e⁻ˢ with a polynomial p where ν is half an odd number: p = 1 for ν = ½, 1 + s for 3/2, 1 + s + s²/3 for
-    5/2. The limit for ν → ∞ is the Gaussian kernel. For other ν each value takes some dozens of exponentials.
+    5/2. The limit for ν → ∞ is the Gaussian kernel. For other ν values come from a table.
 
     Parameters
     ----------
@@ -434,9 +434,9 @@ class Matern(_Isotropic):
         return np.minimum(s, 800.0, out=s)
 
     def _profile(self, rho: Array) -> Array:
-        return (
-            self._outer(rho, 0)[0] if self._degree is None else half_integer_slope(self._degree, 0, self._lengths(rho))
-        )
+        if self._degree is None:
+            return np.where(rho > 0, gamma_mixture(self.nu).interpolated(rho), 1.0)
+        return half_integer_slope(self._degree, 0, self._lengths(rho))
 
     def _require_means(self, columns: int, normal: bool) -> None:
         """One column: in several, a function of ‖x − y‖ is no product over columns."""

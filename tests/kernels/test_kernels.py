@@ -15,6 +15,7 @@ from scipy.special import gamma, kv
 import kernelopt as ko
 from kernelopt.errors import DataError, DataTypeError, KernelError, NotPSDError
 from kernelopt.kernels.derivatives import derivative
+from kernelopt.kernels.gamma_mixture import gamma_mixture
 from kernelopt.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -221,6 +222,18 @@ def test_matern_kernels_beside_half_integers_are_close_to_them():
         ]:
             got, expected = (derivative(k, X, dx, np.vstack([X, Z]), dz) for k in (beside, kernel))
             assert np.allclose(got, expected, rtol=1e-10, atol=1e-11)
+
+
+def test_the_table_of_a_matern_kernel_has_the_values_of_its_sum():
+    """At the ends of its cells, beside them, and between."""
+    ends = 2.0 ** np.arange(-230, 12)[:, None] * (1 + np.arange(16) / 16)
+    rho = np.concatenate(
+        [ends.ravel(), np.nextafter(ends, 0).ravel(), (ends * RNG.uniform(1, 1.06, ends.shape)).ravel()]
+    )
+    for nu in (1e-3, 0.2, 1.0, 2.7, 60.0, 1e7):
+        mixture = gamma_mixture(nu)
+        assert np.abs(mixture.interpolated(rho) - mixture.values(rho, 0)[0]).max() < 2e-15
+    assert np.array_equal(mixture.interpolated(np.array([1e300, np.inf])), [0.0, 0.0])
 
 
 def test_matern_of_large_smoothness_is_gaussian():

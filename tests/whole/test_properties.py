@@ -22,7 +22,7 @@ rows = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=6).map(np.arra
 leaves = st.one_of(
     st.builds(lambda s: ks.Gaussian(sigma=s), positive),
     st.builds(lambda s: ks.Laplacian(sigma=s), positive),
-    st.builds(lambda s, nu: ks.Matern(nu=nu, sigma=s), positive, st.sampled_from([0.5, 1.5, 2.5])),
+    st.builds(lambda s, nu: ks.Matern(nu=nu, sigma=s), positive, st.sampled_from([0.5, 0.7, 1.5, 2.2, 2.5])),
     st.builds(lambda s, a: ks.RationalQuadratic(sigma=s, alpha=a), positive, positive),
     st.builds(lambda p, s: ks.Periodic(period=p, sigma=s), positive, positive),
     st.builds(lambda d, c: ks.Polynomial(degree=d, offset=c), st.integers(1, 3), positive),
