@@ -50,19 +50,18 @@ def _refuse_two(one: ThetaExpression, symbol: str, other: ThetaExpression) -> No
     sign = "+" if symbol == "+" else "-"
     what = f"`{one!r} {symbol} {other!r}`, as a combination of two θs"
     if one.theta is other.theta:
-        _refuse(what, "Combine outputs of one θ by a matrix: theta @ M with M of one row per output.")
+        _refuse(what, "It is 0 or a multiple of θ.")
     if one.kernel != other.kernel:
         _refuse(what, f"Functions of two kernels have no common feature space. Combine predictions: f(X) {sign} g(X).")
-    weights = [1, 1 if sign == "+" else -1]
     _refuse(
         what,
         "Two θs of one kernel are one θ with two outputs: theta = ko.Theta(kernel, outputs=2), where theta[:, 0] and "
-        f"theta[:, 1] are the functions, and ko.norm(theta @ {weights}) is the norm of this combination.",
+        f"theta[:, 1] are the functions, and ko.norm(theta[:, 0] {sign} theta[:, 1]) is the norm of this combination.",
     )
 
 
 class ThetaExpression:
-    """An affine image θM − f₀ of a parameter: `Theta` itself, `theta[:, k]`, `theta @ M`, `theta - f0`."""
+    """An affine image θM − f₀ of a parameter: `theta` itself, `theta[:, k]`, `theta @ M`, `theta - f0`, or a sum."""
 
     def __init__(self, theta: Theta | None, right: Array | None, shift: Function | None) -> None:
         self._theta = theta
@@ -164,6 +163,22 @@ class ThetaExpression:
         shift = None if self._shift is None else self._shift.right(M)
         return ThetaView(self.theta, right, shift, f"{self!r}{label}")
 
+    def _combined(self, other: ThetaExpression, symbol: str) -> ThetaView:
+        """θM − f₀ ± θN = θ(M ± N) − f₀."""
+        K = self.theta._outputs
+        if other.theta is not self.theta or K is None:
+            _refuse_two(self, symbol, other)
+        what = f"({self!r} {symbol} {other!r})"
+        if self.outputs != other.outputs:
+            raise DataError(
+                f"Expected {what} with equally many outputs; got {self.outputs or 1} and {other.outputs or 1}. Choose "
+                "outputs by theta[:, k]."
+            )
+        if other._shift is not None:
+            _refuse(f"`{what}`, with a function subtracted from the second; write (theta[:, 0] - theta[:, 1]) - f0")
+        M, N = (np.eye(K) if part._right is None else part._right for part in (self, other))
+        return ThetaView(self.theta, M + N if symbol == "+" else M - N, self._shift, what)
+
     def __matmul__(self, M: Any) -> ThetaView:
         """θM: combinations of the outputs, (p×K)(K×m)."""
         if self.outputs is None:
@@ -192,10 +207,16 @@ class ThetaExpression:
             raise DataError(f"Expected theta[:, k] with one output k or a list of them; got theta{shown}.")
         return self._map(np.eye(self.outputs)[:, chosen], shown)
 
+    def __add__(self, other: Any) -> ThetaView:
+        """The sum of outputs of one θ, as in θ[:, 0] + θ[:, 1]."""
+        if not isinstance(other, ThetaExpression):
+            _refuse(f"`{self!r} + {repr(other) if np.isscalar(other) else type(other).__name__}`", HOW_TO_USE)
+        return self._combined(other, "+")
+
     def __sub__(self, f0: Any) -> ThetaView:
-        """θ − f₀ for a fitted function f₀ of the same kernel."""
+        """θ − f₀ for a fitted function f₀ of the same kernel, or a difference of outputs of one θ."""
         if isinstance(f0, ThetaExpression):
-            _refuse_two(self, "−", f0)
+            return self._combined(f0, "−")
         if not isinstance(f0, Function):
             _refuse(f"`{self!r} - {type(f0).__name__}`, unless that is a fitted function")
         f0.check_same_space(self, "theta - f0")
@@ -253,8 +274,6 @@ class ThetaExpression:
 
 def _refuse_operator(symbol: str) -> Any:
     def method(self: ThetaExpression, other: Any) -> NoReturn:
-        if isinstance(other, ThetaExpression) and symbol == "+":
-            _refuse_two(self, symbol, other)
         named = np.isscalar(other) or isinstance(other, ThetaExpression)
         what = repr(other) if named else type(other).__name__
         _refuse(f"`{self!r} {symbol} {what}`", ENTRIES if symbol in COMPARISONS else HOW_TO_USE)
@@ -263,7 +282,7 @@ def _refuse_operator(symbol: str) -> Any:
 
 
 for _name, _symbol in {
-    "add": "+", "radd": "+", "mul": "*", "rmul": "*", "truediv": "/", "rtruediv": "/",
+    "radd": "+", "mul": "*", "rmul": "*", "truediv": "/", "rtruediv": "/",
     "le": "<=", "ge": ">=", "lt": "<", "gt": ">", "eq": "==", "ne": "!=",
 }.items():  # fmt: skip
     setattr(ThetaExpression, f"__{_name}__", _refuse_operator(_symbol))
@@ -387,7 +406,7 @@ class Theta(ThetaExpression, metaclass=Hinting):
 
 
 class ThetaView(ThetaExpression):
-    """θM − f₀; made by `theta[:, k]`, `theta @ M` and `theta - f0`."""
+    """θM − f₀; made by `theta[:, k]`, `theta @ M`, `theta - f0`, and sums and differences of such."""
 
     def __init__(self, theta: Theta, right: Array | None, shift: Function | None, label: str) -> None:
         super().__init__(theta, right, shift)

@@ -83,6 +83,9 @@ def test_matrix_theta(fitted):
     assert np.allclose(theta[:, 1:](X).value, U[:, 1:])
     assert np.allclose((theta @ M)[:, 0](X).value, (U @ M)[:, 0])
     assert np.allclose((theta @ [1.0, -1.0, 0.0])(X).value, U[:, 0] - U[:, 1])
+    assert np.allclose((theta[:, 0] - theta[:, 1])(X).value, U[:, 0] - U[:, 1])
+    assert np.allclose((theta + theta[:, [1, 1, 0]])(X).value, U + U[:, [1, 1, 0]])
+    assert np.allclose((theta[:, :2] - theta @ M)(X).value, U[:, :2] - U @ M)
     f0 = ko.Function(KERNEL, X, np.ones((3, 3)))
     assert np.allclose((theta - f0)(X).value, U - f0(X))
     Phi = KERNEL.features(X)
@@ -95,6 +98,9 @@ def test_matrix_theta(fitted):
     assert np.isclose(ko.norm(theta @ M, "fro").value, np.linalg.norm(T @ M))
     assert np.isclose(ko.norm(theta - f0, "fro").value, np.linalg.norm(T - T0))
     assert np.isclose(ko.norm((theta - f0)[:, 0]).value, np.linalg.norm((T - T0)[:, 0]))
+    assert np.isclose(ko.norm(theta[:, 0] - theta[:, 1]).value, np.linalg.norm(T[:, 0] - T[:, 1]))
+    both = (theta - f0)[:, 0] + theta[:, 2]
+    assert np.isclose(ko.norm(both).value, np.linalg.norm(T[:, 0] - T0[:, 0] + T[:, 2]))
     assert np.isclose(f0.inner(theta).value, np.sum(T0 * T))
 
 
@@ -318,6 +324,32 @@ def test_bad_rows_and_norms():
         ko.norm(theta, [1])
     with pytest.raises(KernelError, match="data come first"):
         ko.FeatureMatrix(KERNEL, X)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_functions_that_differ_little(bounded):
+    """Against the same problem in coordinates of the span of all rows; each function has rows of its own."""
+    rng = np.random.default_rng(0)
+    P, R = rng.uniform(-1, 1, size=(2, 6, 2))
+    y, z = rng.normal(size=(2, 6))
+    kernel = ko.kernels.Gaussian(sigma=0.7)
+    theta = ko.Theta(kernel, outputs=2)
+    far, loss = theta[:, 0] - theta[:, 1], cp.norm1(y - theta[:, 0](P)) + cp.sum_squares(z - theta[:, 1](R))
+    loss += 0.3 * ko.norm(theta[:, 0]) + 0.1 * ko.sum_squares(theta[:, 1])
+    problem = ko.Problem(
+        cp.Minimize(loss + (0 if bounded else 0.5 * ko.sum_squares(far))), [ko.norm(far) <= 0.4] if bounded else []
+    )
+    B, W = np.linalg.cholesky(kernel(np.vstack([P, R]))), cp.Variable((12, 2))
+    outer = cp.norm1(y - B[:6] @ W[:, 0]) + cp.sum_squares(z - B[6:] @ W[:, 1])
+    outer += 0.3 * cp.norm(W[:, 0]) + 0.1 * cp.sum_squares(W[:, 1])
+    difference = W[:, 0] - W[:, 1]
+    plain = cp.Problem(
+        cp.Minimize(outer + (0 if bounded else 0.5 * cp.sum_squares(difference))),
+        [cp.norm(difference) <= 0.4] if bounded else [],
+    )
+    assert problem.solve() == pytest.approx(plain.solve(solver="CLARABEL"), rel=1e-6)
+    assert problem.status == "optimal" and problem.certificate.relative_gap < 1e-6
+    assert np.allclose(theta.value(P)[:, 0], B[:6] @ W.value[:, 0], atol=1e-3)
 
 
 def test_inner_products_with_parts_of_theta():

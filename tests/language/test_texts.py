@@ -82,10 +82,17 @@ THREE = ko.Theta(KERNEL, outputs=3)
 @pytest.mark.parametrize(
     ("write", "error", "words"),
     [
-        (lambda: ko.norm(F - G), RepresenterError, r"`f − g`.*one θ with two outputs.*theta @ \[1, -1\]"),
-        (lambda: ko.norm(F + G), RepresenterError, r"`f \+ g`.*outputs=2.*theta @ \[1, 1\]"),
+        (lambda: ko.norm(F - G), RepresenterError, r"`f − g`.*one θ with two outputs.*theta\[:, 0\] - theta\[:, 1\]"),
+        (lambda: ko.norm(F + G), RepresenterError, r"`f \+ g`.*outputs=2.*theta\[:, 0\] \+ theta\[:, 1\]"),
         (lambda: ko.norm(F - H), RepresenterError, r"`f − h`.*no common feature space.*f\(X\) - g\(X\)"),
-        (lambda: THREE[:, 0] - THREE[:, 1], RepresenterError, "theta @ M"),
+        (lambda: F + F, RepresenterError, r"`f \+ f`.*It is 0 or a multiple of θ"),
+        (lambda: THREE[:, 0] + 1.0, RepresenterError, r"`θ\[:, 0\] \+ 1.0`"),
+        (lambda: THREE[:, 0] - THREE, DataError, r"equally many outputs; got 1 and 3.*theta\[:, k\]"),
+        (
+            lambda: THREE - (THREE - ko.Function(KERNEL, X, np.ones((6, 3)))),
+            RepresenterError,
+            "subtracted from the second",
+        ),
         (lambda: F >= 0, RepresenterError, r"`f >= 0`.*basis points, theta\(X\) >= 0"),
         (lambda: F <= G, RepresenterError, "`f <= g`.*basis points"),
         (lambda: THREE(X) - Y, DataError, r"shape \(6, 3\).*got shape \(6,\).*theta\[:, k\]\(X\).*y\[:, None\]"),
