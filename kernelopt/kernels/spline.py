@@ -331,12 +331,12 @@ class ThinPlate(Kernel):
     def _size(self, X: Array, order: Order = ()) -> Array:
         """|c|·unit²ᵐ⁻ᵈ·(Λb)², a bound on κ before its terms cancel; 0 at anchors.
 
-        Λ = 1 + Σₖᵢ|Cₖᵢ·monomial k| ≥ 1 + Σᵢ|ℓᵢ|. With β(y) = max(1, y^q(1 + log⁺y)) ≥ |φ(y)| and q = 2m − d,
+        Λ as in `_weight_bound`. With β(y) = max(1, y^q(1 + log⁺y)) ≥ |φ(y)| and q = 2m − d,
         b = β(2max(‖x̃‖, R)) where x̃ = (x − middle)/unit, and R the largest ‖ãᵢ‖: |φ| is at most b(x)b(z) between any
         two of the points and anchors, as β increases and r ≤ ‖x̃‖ + ‖z̃‖.
         """
         scaled, q = self._scaled(X), 2 * self.order - X.shape[1]
-        weights = 1 + np.abs(self._monomials(scaled)) @ np.abs(self._lagrange).sum(axis=1)
+        weights = self._weight_bound(X)
         reach = np.linalg.norm(self._scaled(self._places), axis=1).max()
         y = np.maximum(2 * np.maximum(np.linalg.norm(scaled, axis=1), reach), 1.0)
         size = abs(self._front) * (weights * y**q * (1 + np.log(y))) ** 2
@@ -346,14 +346,28 @@ class ThinPlate(Kernel):
     def _rounding(self, at: Inexact) -> float:
         """γ_n for the operations in φ (a relative error e of r² changes it by (q/2 + ½)e·β at most), ℓᵢ, and the sums.
 
-        It is inf for points with errors, which scales of columns give them.
+        Let points have errors of up to δ in units of the anchors. φ changes by at most 2δ(q + 1)β, as |φ′| ≤ (q + 1)β.
+        A monomial changes by (m − 1)δ·max(1, ‖x̃‖ + δ)ᵐ⁻², so that Σᵢ|ℓᵢ| changes by DΛδ at most, which adds 2Dδ + D²δ².
+        A fifth more covers the changes of β and Λ themselves where (1 + D)δ ≤ 1e-3. Without errors, values at anchors
+        are exactly 0; with errors there is no bound relative to that.
         """
-        if at.error is not None and at.error.any():
-            return inf
         m, d, count = self.order, at.points.shape[1], len(self.anchors)
         phi = (2 * m - d + 1) * (d + 12) + 16
         weights = count + 2 * (m + d) + 8
-        return float(gamma(phi + 2 * weights + 3 * count + 8)) + 3 * FUNCTION
+        own = float(gamma(phi + 2 * weights + 3 * count + 8)) + 3 * FUNCTION
+        if at.error is None or not at.error.any():
+            return own
+        delta = float(np.linalg.norm(at.error, axis=1).max()) / self._unit
+        reach = np.maximum(np.linalg.norm(self._scaled(at.points), axis=1) + delta, 1.0) ** max(m - 2, 0)
+        D = float(((m - 1) * reach * np.abs(self._lagrange).sum() / self._weight_bound(at.points)).max())
+        exact = at.error[self._at_anchors(at.points).any(axis=1)]
+        if exact.any() or not (1 + D) * delta <= 1e-3:
+            return inf
+        return own + 1.2 * delta * (2 * (2 * m - d + 1) + 2 * D + D * D * delta)
+
+    def _weight_bound(self, X: Array) -> Array:
+        """Λ = 1 + Σₖᵢ|Cₖᵢ·monomial k| ≥ 1 + Σᵢ|ℓᵢ|."""
+        return np.asarray(1 + np.abs(self._monomials(self._scaled(X))) @ np.abs(self._lagrange).sum(axis=1))
 
     def _adjoint(self, X: Array, Z: Array, G: Array, wanted: frozenset[str], points: bool) -> Adjoint:
         refuse_points(self, points)

@@ -213,6 +213,12 @@ MORE = {  # compositions and parameters beyond the table
         ks.Matern(nu=0.45, sigma=2.0).ard([3.0, 0.1, 0.7]),
         lambda x, y: matern(divided(x, [3.0, 0.1, 0.7]), divided(y, [3.0, 0.1, 0.7]), 0.45, 2.0),
     ),
+    "thin plate, ard": (
+        ks.ThinPlate(ANCHORS).ard([1.3, 0.7, 0.9]),
+        lambda x, y: thin_plate(
+            divided(x, [1.3, 0.7, 0.9]), divided(y, [1.3, 0.7, 0.9]), ANCHORS, lambda r: -r / (8 * mpmath.pi)
+        ),
+    ),
     "linear, ard": (
         ks.Linear().ard([3.0, 0.1, 0.7]),
         lambda x, y: dot(divided(x, [3.0, 0.1, 0.7]), divided(y, [3.0, 0.1, 0.7])),
