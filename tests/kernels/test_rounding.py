@@ -15,8 +15,9 @@ from kernelopt.errors import KernelOptError
 from kernelopt.factorization import Layout, Settings
 from kernelopt.factorization.block_matrix import Here
 from kernelopt.factorization.blocked import blocked_cholesky
-from kernelopt.kernels.derivatives import lifted, with_order
+from kernelopt.kernels.derivatives import derivative, lifted, with_order
 from kernelopt.kernels.kernel import Kernel
+from kernelopt.kernels.rounding import Inexact
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
 
@@ -483,6 +484,44 @@ def test_derivatives(name):
         assert worst <= bound, (offset, worst, bound)
         assert bound <= 1e-10 or name == "narrow periodic"
         assert bound <= 1e6 * max(worst, UNIT)
+
+
+def slope_of_matern(nu, k, rho):
+    """g⁽ᵏ⁾ with κ = g(ρ), by (1/s·d/ds)ᵏ sᵛK_ν(s) = (−1)ᵏs^{ν−k}K_{ν−k}(s)."""
+    nu = mpf(nu)
+    if rho == 0:
+        return (-1) ** k * mpmath.fprod(nu / (nu - i) for i in range(1, k + 1))
+    s = mpmath.sqrt(4 * nu * rho)
+    return (-2 * nu) ** k * 2 ** (1 - nu) / mpmath.gamma(nu) * s ** (nu - k) * mpmath.besselk(abs(nu - k), s)
+
+
+@pytest.mark.later
+@pytest.mark.one_row
+@pytest.mark.parametrize("nu", [2.05, 1.03, 1.5, 1.77, 2.5, 3.3, 9.5, 30.1])
+def test_derivatives_of_matern_kernels_at_all_distances(nu):
+    """In one column, where dⁿg(t²/2)/dtⁿ = Σⱼ n!/(j!(n − 2j)!2ʲ)·tⁿ⁻²ʲg⁽ⁿ⁻ʲ⁾."""
+    kernel, x = ks.Matern(nu, 0.7), np.concatenate([[0.3], 0.3 + 10.0 ** np.arange(-15, 2, 2.0)])
+    points = x[:, None]
+
+    def exact(x, z, a, b):
+        t, n = (mpf(float(x)) - mpf(float(z))) / mpf(0.7), a + b
+        factorial = mpmath.factorial
+        terms = [
+            factorial(n) / (factorial(j) * factorial(n - 2 * j) * 2**j)
+            * t ** (n - 2 * j) * slope_of_matern(nu, n - j, t * t / 2)
+            for j in range(n // 2 + 1) if t or 2 * j == n
+        ]  # fmt: skip
+        return (-1) ** b * mpmath.fsum(terms) / mpf(0.7) ** n
+
+    orders = range(kernel._smoothness + 1)
+    bound = kernel._rounding(Inexact(points, order=kernel._smoothness))
+    lengths = [mpmath.sqrt(exact(0.0, 0.0, a, a)) for a in orders]
+    assert bound < 1e-11
+    for a in orders:
+        for b in orders:
+            K = derivative(kernel, points, (0,) * a, points, (0,) * b)
+            for i, j in np.ndindex(K.shape):
+                assert abs(mpf(float(K[i, j])) - exact(x[i], x[j], a, b)) <= bound * lengths[a] * lengths[b]
 
 
 # ------------------------------------------------------------ rows and passes over the kernel
