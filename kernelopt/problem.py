@@ -219,8 +219,8 @@ class Problem(Statement, Answered):
         certify : True for a bound with the full kernel matrix (a pass over the kernel where the factor restricts θ);
             "exact" for one that is proven again in exact arithmetic, without allowances for rounding (up to 2000
             distinct rows, about 2 s for each 1000² kernel values); "estimate" for a sampled one; False for none. Only
-            a certified answer is called "optimal" (with integer variables, which have no certificate, the solver
-            decides).
+            a certified answer is called "optimal". With integer variables the certificate takes up to 100 boxes of
+            branch and bound, or what `time_limit` allows; beyond, the solver's word decides.
         memory_limit : bytes; by default 80 % of what is available, or of what the workers of a cluster have.
         time_limit : seconds of the whole call. After them no new attempt is started, and factors, passes over the
             kernel and solvers are stopped. The best point is kept, at least θ = 0 where that is feasible, with the gap

@@ -81,9 +81,10 @@ class Certificate:
     scope : str
         "full kernel": for every θ of the stated problem; "reduced problem": for θ in the span of the factor only;
         "estimate": not a bound (νᵀQν was sampled). `of_terms` is a bound of the stated problem in any case.
-        With integers, "solver's word": the lower bound (for a Maximize the upper one) is what the mixed-integer solver
-        tells, with nothing to check it by; "solver's word for the reduced problem": the same for θ in the span of the
-        factor only. The gap is that of this bound, and proves nothing.
+        With integers, "full kernel" where boxes of them prove the bound, as `rests_on` says. Else "solver's word": the
+        lower bound (for a Maximize the upper one) is what the mixed-integer solver tells, with nothing to check it by;
+        "solver's word for the reduced problem": the same for θ in the span of the factor only. The gap
+        is that of this bound, and proves nothing.
     ranks : tuple of (rank, number of distinct rows), one for each θ
     assumptions : tuple of str
         What the bounds assume beside the statement, such as that constraints hold to first order. An answer with any is

@@ -317,7 +317,13 @@ def _weak_duality(m: Material, certificate: Certificate, by_word: bool) -> Itera
     if by_word:
         yield paragraph(f"One bound is the word of {certificate.solver}, with nothing to check it by.")
         return
-    if "spectral" in m.kinds or "integers" in m.kinds:
+    if "integers" in m.kinds:
+        yield paragraph(
+            "On each box of the integers, weak duality bounds the relaxation from its multipliers. The least of these "
+            "bounds, over boxes that hold all integers, is a bound of the problem."
+        )
+        return
+    if "spectral" in m.kinds:
         return
     bare = certificate.bare or certificate  # constants of the objective are added to both bounds with rounding
     if bare.of_terms is not None and bare.of_terms == (bare.upper if m.maximizes else bare.lower):

@@ -62,7 +62,7 @@ _REMEDIES = {
 
 
 UNCERTIFIED = (
-    "No certificate tells how near this is to the optimum: certify=False asks for none, and with integers there is "
+    "No certificate tells how near this is to the optimum: certify=False asks for none, and with integers there may be "
     "none. See problem.verify()."
 )
 

@@ -77,6 +77,7 @@ INSIDE = {
         ["policy", "verification"],
         ["proximal_linearization"],
         ["convex", "local_optima", "options"],
+        ["integer_proof"],
         ["judgement"],
         ["answered", "derivation", "diagnosis", "exact", "mixed_integer", "values"],
         ["strategy"],

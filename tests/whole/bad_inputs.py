@@ -232,7 +232,7 @@ ROWS = {
     "35": ("labels 0 and 1 for a loss of ±1; negative counts", "`DataError` with the values"),
     "36": ("a low rank and no norm of θ", "`optimal_inaccurate`, of the reduced problem"),
     "37": ("an objective plus a constant, or times one", "the same status and relative gap"),
-    "38": ("integer variables", "solved by a mixed-integer solver, without a certificate"),
+    "38": ("integer variables", "solved by a mixed-integer solver, with a certificate where its boxes are few"),
     "39": ("masked arrays", "`DataError`: drop the rows, or fill"),
     "40": ("a product of two negative numbers and a convex part", "cvxpy's rules decide"),
     "41": ("integers whose optimum is 0", "solved, with the integer exactly 0"),
