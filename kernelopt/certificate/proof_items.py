@@ -16,7 +16,8 @@ from kernelopt.errors import KernelOptError
 from kernelopt.kernels import Constant, Explicit, Gaussian, Linear, Polynomial
 from kernelopt.kernels.algebra import Scaled, Sum
 from kernelopt.kernels.kernel import Kernel
-from kernelopt.kernels.sparse_rows import dense
+from kernelopt.kernels.named_columns import NamedColumns
+from kernelopt.kernels.sparse_rows import dense, is_sparse
 from kernelopt.kernels.transforms import Columns
 from kernelopt.language.rows import Rows
 from kernelopt.pieces import elementary, extremes
@@ -50,7 +51,8 @@ def rows_of(S: sp.csr_array) -> list[list[tuple[int, float]]]:
 
 def kernel_of(rows: Rows) -> Item:
     """The kernel as a sum of terms with their points, or the kernel matrix as computed, with a bound on its errors."""
-    terms = _terms(rows.kernel, np.asarray(dense(rows.points), dtype=float), 1.0) if rows.are_points else None
+    points = dense(rows.points) if is_sparse(rows.points) else rows.points
+    terms = _terms(rows.kernel, points, 1.0) if rows.are_points else None
     if terms is not None:
         return {"kernel": terms}
     if len(rows) > GRAM:
@@ -72,6 +74,10 @@ def _terms(kernel: Kernel, X: Array, factor: float) -> list[Item] | None:
     if isinstance(kernel, Scaled):
         exact = Fraction(factor) * Fraction(kernel.factor)
         return _terms(kernel.kernel, X, float(exact)) if Fraction(float(exact)) == exact else None
+    if isinstance(kernel, NamedColumns):
+        return _terms(kernel.kernel, kernel._point(X), factor)
+    if X.dtype.kind != "f" or not np.isfinite(X).all():  # strings, rows of frames, missing values
+        return None
     if isinstance(kernel, Columns):
         return _terms(kernel.kernel, X[:, list(kernel.columns)], factor)
     stated: dict[type[Kernel], Callable[[Any], Item]] = {

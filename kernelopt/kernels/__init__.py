@@ -9,10 +9,14 @@ from kernelopt.kernels import parametrized as parametrized
 from kernelopt.kernels.algebra import Difference, Exponential, Power, Product, Scaled, Series, Sum
 from kernelopt.kernels.cached import Cached
 from kernelopt.kernels.callables import FromFunction, FromSklearn, as_kernel
+from kernelopt.kernels.categorical import Categorical
 from kernelopt.kernels.generalized import GeneralizedGaussian
+from kernelopt.kernels.gower import Gower
 from kernelopt.kernels.histogram import AdditiveChiSquared, Intersection
 from kernelopt.kernels.indexed import Indexed
 from kernelopt.kernels.kernel import Derivation, Kernel
+from kernelopt.kernels.missing import MissingIgnored, MissingLevel
+from kernelopt.kernels.named_columns import NamedColumns
 from kernelopt.kernels.polynomial import (
     Constant,
     Cosine,
@@ -40,6 +44,7 @@ __all__ = [
     "ARD",
     "AdditiveChiSquared",
     "Cached",
+    "Categorical",
     "Centered",
     "Columns",
     "Composed",
@@ -55,12 +60,16 @@ __all__ = [
     "Gaussian",
     "GeneralizedGaussian",
     "Geometric",
+    "Gower",
     "Indexed",
     "Intersection",
     "Kernel",
     "Laplacian",
     "Linear",
     "Matern",
+    "MissingIgnored",
+    "MissingLevel",
+    "NamedColumns",
     "Normalized",
     "Periodic",
     "Polynomial",

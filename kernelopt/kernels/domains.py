@@ -7,8 +7,9 @@ modules work on canonical rows, whatever a point is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from math import isnan
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
+from kernelopt.kernels.records import are_records, column_of, entry, records
 from kernelopt.kernels.sources import from_arrow, gathered, is_lazy, refuse_masked
 from kernelopt.kernels.sparse_rows import dense, is_sparse, sparse_rows, stacked, stays_sparse, width
 from kernelopt.support.types import Array, Ints
@@ -45,8 +47,14 @@ class Domain(Protocol):
 
 
 def join(domains: Sequence[Domain]) -> Domain | None:
-    """The domain of points that all of these take: the strictest one, or None where they take different kinds."""
+    """The domain of points that all of these take: the strictest one, or None where they take different kinds.
+
+    Tables are joined: the rows hold the columns of all.
+    """
     domains = [d for d in domains if d is not ANYTHING] or list(domains[:1])
+    tables = [d for d in domains if isinstance(d, FrameRows)]
+    if tables:
+        return FrameRows(dict.fromkeys(n for d in tables for n in d.names)) if len(tables) == len(domains) else None
     if any(d is not SPARSE for d in domains):
         domains = [VECTORS if d is SPARSE else d for d in domains]
     strict = [d for d in domains if d != VECTORS]
@@ -79,9 +87,9 @@ def distinct(rows: Array) -> Distinct:
     if rows.shape[0] <= 1:
         index = np.arange(rows.shape[0])
         return Distinct(index, index)
-    if rows.dtype == object:
+    if rows.dtype == object or (rows.dtype.kind == "f" and np.isnan(rows).any()):  # NaN is no number equal to itself
         numbers: dict[object, int] = {}
-        inverse = np.array([numbers.setdefault(_identity(x), len(numbers)) for x in rows])
+        inverse = np.array([numbers.setdefault(name, len(numbers)) for name in identities(rows)])
         first = np.unique(inverse, return_index=True)[1]
         return Distinct(first, inverse)
     _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -99,12 +107,17 @@ def identities(rows: Array) -> list[object]:
 
 
 def _identity(x: Any) -> object:
-    """A hashable identity of an object: its type and value where it can be hashed, else its id."""
+    """A hashable identity of an object: its type and value where it can be hashed, else its id.
+
+    NaN is one value here, also inside tuples: in Python each NaN is equal to itself alone.
+    """
     try:
         hash(x)
     except TypeError:
         return id(x)
-    return type(x), x
+    if type(x) is tuple:
+        return tuple, *map(_identity, x)
+    return type(x), None if isinstance(x, float) and isnan(x) else x
 
 
 def frozen(array: Array) -> Array:
@@ -128,12 +141,30 @@ class Vectors:
             )
         if 0 in X.shape:
             raise DataError(f"{owner} expects at least one point and one column; got shape {X.shape}.")
-        check_finite(X, f"the data given to {owner}")
+        self._check_entries(X, owner)
         # Adding 0 turns -0.0 into 0.0, so that equal rows are equal byte for byte; it also copies.
         return frozen(np.ascontiguousarray(X + 0.0))
 
+    def _check_entries(self, X: Array, owner: str) -> None:
+        check_finite(X, f"the data given to {owner}")
+
     def columns(self, rows: Array) -> int | None:
         return int(rows.shape[1])
+
+
+class GappyVectors(Vectors):
+    """Vectors of which entries may be missing, NaN; the kernel says of which columns."""
+
+    name = "vectors with missing values"
+
+    def rows(self, X: Any, owner: str) -> Array:
+        rows = super().rows(_with_nan(X), owner)
+        if not np.isnan(rows).any():
+            return rows
+        return frozen(np.where(np.isnan(rows), np.nan, rows))  # one NaN of many, so that equal rows are equal bytes
+
+    def _check_entries(self, X: Array, owner: str) -> None:
+        check_finite(np.where(np.isnan(X), 0.0, X), f"the data given to {owner}")
 
 
 class SparseVectors(Vectors):
@@ -260,7 +291,102 @@ class Strings(Anything):
         return points
 
 
+class Labels(Anything):
+    """Labels of any type that can be hashed, in a list or in one column; None where they are missing."""
+
+    name = "labels"
+
+    def rows(self, X: Any, owner: str) -> Array:
+        refuse_masked(X, f"the data given to {owner}")
+        X = from_arrow(X)
+        if isinstance(getattr(X, "shape", None), tuple) and len(X.shape) == 2 and not sp.issparse(X):
+            table = as_array(X, f"the data given to {owner}")
+            if table.ndim != 2 or table.shape[1] != 1:
+                got = f"{table.shape[1]} columns" if table.ndim == 2 else f"a {type(X).__name__}"
+                raise DataTypeError(
+                    f"{owner} expects labels in a list or in one column; got {got}. Write "
+                    ".on(name) for a column of a frame, .on([number]) for one of an array, and a product of kernels "
+                    "for several."
+                )
+            X = table[:, 0].tolist()
+        elif hasattr(X, "to_list"):
+            X = X.to_list()
+        points = list(super().rows(X, owner))
+        found = np.empty(len(points), dtype=object)
+        for i, x in enumerate(points):
+            found[i] = entry(x)
+            try:
+                hash(found[i])
+            except TypeError as error:
+                raise DataTypeError(
+                    f"{owner} expects labels that can be hashed, such as strings and numbers; got {type(x).__name__} "
+                    f"at {i}. Write tuple(x) for a list x."
+                ) from error
+        return frozen(found)
+
+
+class FrameRows:
+    """Rows of a data frame, of which the named columns are read."""
+
+    name = "rows of a data frame"
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+
+    def rows(self, X: Any, owner: str) -> Array:
+        refuse_masked(X, f"the data given to {owner}")
+        if isinstance(X, Iterator):
+            blocks = [self.rows(block, owner) for block in X]
+            if not blocks:
+                raise DataError(f"Expected at least one block of rows in the data given to {owner}; got none.")
+            return stack(blocks)
+        X = from_arrow(X)
+        as_rows = are_records(X) or (isinstance(X, list) and bool(X) and all(isinstance(x, Mapping) for x in X))
+        known = list(X[0]) if as_rows else self._columns(X, owner)
+        lacking = [name for name in self.names if name not in known]
+        if lacking:
+            raise DataError(
+                f"{owner} expects a DataFrame with {_quoted(lacking)}; got one with {_quoted(known)}. Rename its "
+                "columns, or write .on(name) with other names."
+            )
+        repeated = [name for name in self.names if known.count(name) > 1]
+        if repeated:
+            raise DataError(f"{owner} expects columns of different names; got several of {_quoted(repeated)}.")
+        try:
+            columns = {name: [x[name] for x in X] if as_rows else column_of(X, name) for name in self.names}
+        except KeyError as error:
+            raise DataError(f"{owner} expects a value of {error} in each row; got rows without it.") from error
+        if not len(columns[self.names[0]]):
+            raise DataError(f"{owner} expects at least one row; got none.")
+        return records(columns)
+
+    def _columns(self, X: Any, owner: str) -> list[Any]:
+        if not isinstance(getattr(X, "shape", None), tuple) or not hasattr(X, "columns") or len(X.shape) != 2:
+            got = f"an array of shape {X.shape}" if isinstance(X, np.ndarray) else f"a {type(X).__name__}"
+            raise DataTypeError(
+                f"{owner} expects a DataFrame with {_quoted(self.names)}; got {got}. Pass a frame of pandas or polars, "
+                "or write column numbers, as in .on([0])."
+            )
+        return list(X.columns)
+
+    def columns(self, rows: Array) -> int | None:
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FrameRows) and set(other.names) == set(self.names)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.names))
+
+
+def _quoted(names: Sequence[Any]) -> str:
+    shown = ", ".join(f'"{name}"' for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return f"column{'s' if len(names) > 1 else ''} {shown}"
+
+
 VECTORS = Vectors()
+GAPPY = GappyVectors()
+LABELS = Labels()
 SPARSE = SparseVectors()  # of kernels that need inner products and lengths of points alone
 HISTOGRAMS = Histograms()
 ANYTHING = Anything()
@@ -326,6 +452,29 @@ def _first_other(X: Array) -> str:
     """The first entry that is no number, for a message."""
     others = (v for v in X.ravel() if not isinstance(v, (Real, np.bool_))) if X.dtype == object else ()
     return "".join(f" with {v!r:.40} ({type(v).__name__})" for v in islice(others, 1))
+
+
+def _with_nan(X: Any) -> Any:
+    """X with NaN in place of other objects for missing values, where it holds objects."""
+    X = from_arrow(X)
+    if sp.issparse(X) or isinstance(X, Iterator):
+        return X
+    table = as_array(X, "the data")
+    if table.dtype != object or table.ndim != 2:
+        return X
+    flat = np.empty(table.size, dtype=object)
+    flat[:] = [np.nan if entry(x) is None else x for x in table.ravel()]
+    return flat.reshape(table.shape)
+
+
+def may_miss(domain: Domain) -> bool:
+    """Whether points may have missing values, which the kernel refuses or not."""
+    return domain is GAPPY or domain is LABELS or isinstance(domain, FrameRows)
+
+
+def ordered_names(X: Any, domain: Domain) -> Names:
+    """Names of the columns of a table, for kernels that identify columns by their position."""
+    return None if isinstance(domain, FrameRows) else column_names(X)
 
 
 def column_names(X: Any) -> Names:

@@ -18,8 +18,9 @@ import numpy as np
 
 from kernelopt.errors import DataTypeError, KernelError
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.domains import VECTORS, Domain
+from kernelopt.kernels.domains import VECTORS, Domain, may_miss
 from kernelopt.kernels.interval_means import Spread
+from kernelopt.kernels.records import refuse_missing
 from kernelopt.kernels.rounding import Inexact, relative_to
 from kernelopt.support.checks import is_real, shown
 from kernelopt.support.keywords import Hinting
@@ -29,6 +30,8 @@ from kernelopt.support.types import Array, Bools
 # order for κ(z, x): smaller values refuse functions with long sums, larger ones accept asymmetric functions.
 ROUNDING = 1e-10
 HIGHEST = 10_000  # degree of a polynomial in κ: beyond, lists of its coefficients take seconds
+# What to do about missing values that a kernel refuses.
+FILL = 'Drop or fill them, or state a policy: kernel.with_missing("level"), Categorical(missing="level").'
 WORDS = {True: "positive semidefinite", False: "indefinite", None: "unknown"}
 
 
@@ -80,7 +83,8 @@ class Derivation:
 
 
 # The constructors that the operators and methods call. The modules that define them (`algebra`, `transforms`, `cached`,
-# `callables`, `indexed`, `parametrized`) add them: they import Kernel, so that importing them here would be a cycle.
+# `callables`, `indexed`, `missing`, `named_columns`, `parametrized`) add them: they import Kernel, so that importing
+# them here would be a cycle.
 COMPOSITIONS: dict[str, Callable[..., Kernel]] = {}
 
 
@@ -460,7 +464,21 @@ class Kernel(metaclass=Declared):
 
     def rows(self, X: Any) -> Array:
         """`X` checked and turned into this kernel's canonical rows."""
-        return self.domain.rows(X, repr(self))
+        domain = self.domain
+        rows = domain.rows(X, repr(self))
+        if may_miss(domain):
+            self._refuse(rows)
+        return rows
+
+    def _refuse(self, rows: Array) -> None:
+        """Raise DataError for rows of the domain that the kernel takes no values of: missing values without a policy.
+
+        Of a kernel without parts that states nothing else, these are rows with NaN; of others, what a part refuses.
+        """
+        for part in self.parts:
+            part._refuse(rows)
+        if not self.parts and rows.ndim == 2:
+            refuse_missing(np.isnan(rows), range(rows.shape[1]), repr(self), FILL)
 
     def _check_points(self, X: Array) -> None:
         """Raise KernelError where the canonical rows of a problem contradict what the kernel declares of its points."""
@@ -568,9 +586,13 @@ class Kernel(metaclass=Declared):
         """κ(g(x), g(y)), where g(X) returns one point for each point of X."""
         return COMPOSITIONS["compose"](self, map)
 
-    def on(self, columns: Sequence[int]) -> Kernel:
-        """κ on the chosen columns of X."""
-        return COMPOSITIONS["on"](self, columns)
+    def on(self, columns: str | Sequence[str] | Sequence[int]) -> Kernel:
+        """κ on the chosen columns of X, by their numbers, or by their names in a data frame."""
+        return COMPOSITIONS["on names" if _are_names(columns) else "on"](self, columns)
+
+    def with_missing(self, policy: str) -> Kernel:
+        """κ for points with missing values (NaN): as a "level" of their own, or left out of distances, "ignore"."""
+        return COMPOSITIONS["missing"](self, policy)
 
     def ard(self, scales: Sequence[float] | cp.Parameter) -> Kernel:
         """κ(x/ℓ, y/ℓ) with a length scale ℓⱼ > 0 for each column (automatic relevance determination)."""
@@ -591,6 +613,11 @@ class Kernel(metaclass=Declared):
     def centered(self, X: Any) -> Kernel:
         """(F(x) − m)ᵀ(F(y) − m), with m the mean of F over the rows of X, as centered kernel PCA needs."""
         return COMPOSITIONS["centered"](self, X)
+
+
+def _are_names(columns: Any) -> bool:
+    several = isinstance(columns, (list, tuple)) and bool(columns)
+    return isinstance(columns, str) or (several and any(isinstance(c, str) for c in columns))
 
 
 def _has_kernel(value: Any) -> bool:

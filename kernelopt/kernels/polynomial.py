@@ -162,6 +162,9 @@ class Constant(Kernel):
     def __post_init__(self) -> None:
         require(is_real(self.value) and self.value >= 0, "value", "a number ≥ 0", self.value)
 
+    def _refuse(self, rows: Array) -> None:
+        """Nothing: the points are not read."""
+
     @property
     def domain(self) -> Domain:
         return ANYTHING

@@ -13,10 +13,23 @@ from kernelopt.errors import DataError, KernelError
 from kernelopt.kernels.adjoints import asks, combined, on_diagonal, pull, refuse_points, slices
 from kernelopt.kernels.algebra import all_psd
 from kernelopt.kernels.chain import Order
-from kernelopt.kernels.domains import ANYTHING, Domain, frozen, key, name_of, of_arrays, real_array, refuse_pickling
+from kernelopt.kernels.domains import (
+    ANYTHING,
+    GAPPY,
+    LABELS,
+    Domain,
+    frozen,
+    key,
+    may_miss,
+    name_of,
+    of_arrays,
+    real_array,
+    refuse_pickling,
+)
 from kernelopt.kernels.interval_means import Spread
 from kernelopt.kernels.kernel import (
     COMPOSITIONS,
+    FILL,
     Adjoint,
     Kernel,
     RealField,
@@ -29,6 +42,7 @@ from kernelopt.kernels.kernel import (
     require_kernels,
 )
 from kernelopt.kernels.parametrized import kept_at_present
+from kernelopt.kernels.records import refuse_missing
 from kernelopt.kernels.rounding import LEAST, Inexact, compounded, largest_ratio, repeated, spread, underflow
 from kernelopt.support import clock
 from kernelopt.support.arithmetic import UNIT, gamma
@@ -142,6 +156,11 @@ class _OfPoints(Kernel):
     def _check_points(self, X: Array) -> None:
         self.kernel._check_points(self._point(X))
 
+    def _refuse(self, rows: Array) -> None:
+        """Rows with NaN: what g makes of them is not known."""
+        if rows.ndim == 2 and rows.dtype.kind == "f":
+            refuse_missing(np.isnan(rows), range(rows.shape[1]), repr(self), FILL)
+
     @property
     def domain(self) -> Domain:
         return of_arrays(self.kernel.domain)
@@ -252,6 +271,17 @@ class Columns(_OfPoints):
         object.__setattr__(self, "columns", tuple(int(c) for c in chosen))
 
     @property
+    def domain(self) -> Domain:
+        domain = self.kernel.domain
+        return GAPPY if domain is LABELS else of_arrays(domain)
+
+    def _refuse(self, rows: Array) -> None:
+        points = self._point(rows)
+        if not may_miss(self.kernel.domain):
+            refuse_missing(np.isnan(points), self.columns, repr(self.kernel), FILL)
+        self.kernel._refuse(points)
+
+    @property
     def _smoothness(self) -> int:
         return self.kernel._smoothness if len(set(self.columns)) == len(self.columns) else 0
 
@@ -357,6 +387,9 @@ class ARD(_OfPoints):
         scales = nonnegative_numbers(self.scales, "scales")
         require(min(scales) > 0, "scales", "numbers > 0", self.scales)
         object.__setattr__(self, "scales", scales)
+
+    def _refuse(self, rows: Array) -> None:
+        self.kernel._refuse(rows)
 
     @property
     def _smoothness(self) -> int:

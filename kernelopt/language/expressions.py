@@ -14,7 +14,7 @@ from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import derivative_diagonal, modulus, order_of, require_smooth
-from kernelopt.kernels.domains import Names, check_finite, check_order, column_names, frozen, key, real_array
+from kernelopt.kernels.domains import Names, check_finite, check_order, frozen, key, ordered_names, real_array
 from kernelopt.kernels.sources import is_dask
 from kernelopt.language import functionals
 from kernelopt.language.boxes import boxes, normals
@@ -449,7 +449,7 @@ class FeatureMatrix:
     def __init__(self, X: Any, kernel: Kernel) -> None:
         kernel = _kernel_after("FeatureMatrix(X, kernel) with data", [X], kernel)
         at = points_of(X) if isinstance(X, PointSymbol) else kernel.rows(X)
-        self._set(at, kernel, None, (), column_names(X))
+        self._set(at, kernel, None, (), ordered_names(X, kernel.domain))
         self._from_dask = is_dask(X)
 
     def _set(self, X: Array, kernel: Kernel, function: Function | None, order: Order, names: Names = None) -> None:
@@ -493,7 +493,7 @@ class FeatureMatrix:
         >>> A.derivative(0).diag()
         array([4., 4.])
         """
-        columns = 0 if self._function is not None else self._kernel.domain.columns(self._X) or 0
+        columns = 0 if self._function is not None else self._kernel.domain.columns(self._X)
         added = order_of(feature, columns)
         order = tuple(sorted((*self._order, *added)))
         if len(order) > 2:

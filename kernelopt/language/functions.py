@@ -13,7 +13,16 @@ from kernelopt.errors import DataError, KernelError, RepresenterError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.chain import Order
 from kernelopt.kernels.derivatives import WithDerivatives, order_of, require_smooth, with_order
-from kernelopt.kernels.domains import Indices, Names, check_finite, check_order, column_names, frozen, real_array
+from kernelopt.kernels.domains import (
+    Indices,
+    Names,
+    check_finite,
+    check_order,
+    column_names,
+    frozen,
+    ordered_names,
+    real_array,
+)
 from kernelopt.kernels.lifts import Lift, joint, lift_of, plain, plain_points, relifted, relifted_rows
 from kernelopt.kernels.sources import is_dask
 from kernelopt.kernels.spreads import WithMeans, spread_rows
@@ -81,7 +90,7 @@ class Function:
             )
         check_finite(c, "the coefficients")
         self._set(kernel, rows, np.array(c))
-        self._names = column_names(centers)
+        self._names = ordered_names(centers, kernel.domain)
 
     @classmethod
     def _of_rows(cls, kernel: Kernel, centers: Array | Selected, coefficients: Array) -> Function:
@@ -170,7 +179,7 @@ class Function:
         """
         if isinstance(X, PointSymbol):
             return X.opaque((len(X),) if self.outputs is None else (len(X), self.outputs))
-        check_order(column_names(X), self._names)
+        check_order(ordered_names(X, self._kernel.domain), self._names)
         if is_dask(X):
             return self._lazily(X)
         return self._evaluate(self._kernel.rows(X))
@@ -202,7 +211,7 @@ class Function:
         >>> f.derivative(0)([[0.0], [1.0]]).round(4), f.derivative((0, 0))([[0.0]])
         (array([ 0.    , -0.6065]), array([-1.]))
         """
-        order = order_of(feature, self.kernel.domain.columns(self.centers) or 0)
+        order = order_of(feature, self.kernel.domain.columns(self.centers))
         require_smooth(self.kernel, len(order))
         return DerivedFunction(self, order)
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from kernelopt.errors import DataError, DataTypeError, KernelOptError
 from kernelopt.kernels.domains import SPARSE
+from kernelopt.kernels.records import are_records
 from kernelopt.language.functions import Function
 from kernelopt.language.nodes import Prediction, ThetaLeaf
 from kernelopt.support.cvxpy_parts import AddExpression, Leaf, MulExpression
@@ -454,9 +455,15 @@ def _is_whole(rows: Any, part: Any, read: Callable[[Any], Any]) -> bool:
     """Whether the rows are those of an array."""
     if len(part) != len(rows):
         return False
-    if np.ndim(part) == 2:
-        return np.ndim(rows) == 2 and bool(np.array_equal(rows, read(part)))
-    return bool(np.array_equal(rows, _quietly(read, part)))
+    if np.ndim(part) == 2 and not are_records(rows):
+        return np.ndim(rows) == 2 and _are_equal(rows, read(part))
+    return _are_equal(rows, _quietly(read, part))
+
+
+def _are_equal(rows: Any, others: Any) -> bool:
+    """Whether arrays are equal, with missing values in the same places."""
+    numbers = all(getattr(part, "dtype", np.dtype(object)).kind == "f" for part in (rows, others))
+    return bool(np.array_equal(rows, others, equal_nan=numbers))
 
 
 def _quietly(read: Callable[[Any], Any], part: Any) -> Any:

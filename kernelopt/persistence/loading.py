@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from kernelopt.errors import FormatError, KernelOptError, OptionError
 from kernelopt.kernels import Kernel, as_kernel
 from kernelopt.kernels.derivatives import CODES, WithDerivatives, on_jets, require_smooth
 from kernelopt.kernels.domains import VECTORS, check_finite, frozen, real_array
+from kernelopt.kernels.records import records
 from kernelopt.kernels.sparse_rows import sparse_rows
 from kernelopt.kernels.spreads import WithMeans
 from kernelopt.language.functions import Function
@@ -138,7 +140,35 @@ class _Decoder:
             _fields(value, "kind", "columns", "data", "indices", "indptr")
             data, indices, indptr = (self.array(value[name]) for name in ("data", "indices", "indptr"))
             return _sparse(data, indices, indptr, value["columns"])
+        if isinstance(value, dict) and value.get("kind") == "labels":
+            _fields(value, "kind", "entries")
+            return self.column(value["entries"])
+        if isinstance(value, dict) and value.get("kind") == "table":
+            _fields(value, "kind", "columns")
+            return self.table(value["columns"])
         return self.array(value)
+
+    def table(self, columns: Any) -> Array:
+        """Rows of a data frame."""
+        if not isinstance(columns, dict) or not columns:
+            raise FormatError(f"Expected columns by name; got {shortened(columns)}.")
+        read = {name: self.column(column) for name, column in columns.items()}
+        lengths = {len(column) for column in read.values()}
+        if lengths == {0} or len(lengths) > 1:
+            raise FormatError(f"Expected columns of one length ≥ 1; got {sorted(lengths)}.")
+        return records(read)
+
+    def column(self, value: Any) -> list[Any]:
+        """Values of one column: numbers, strings, booleans, and None where they are missing."""
+        if isinstance(value, dict):
+            numbers = self.array(value)
+            if numbers.ndim != 1 or numbers.dtype != np.float64:
+                raise FormatError(f"Expected a column of doubles; got {numbers.dtype} of shape {numbers.shape}.")
+            return [None if isnan(v) else v for v in numbers.tolist()]
+        for entry in _list(value):
+            if not (entry is None or type(entry) in (str, int, bool, float)):
+                raise FormatError(f"Expected numbers, strings, booleans or null; got {shortened(entry)}.")
+        return _list(value)
 
     # ------------------------------------------------------------ functions
 
@@ -230,7 +260,7 @@ class _Decoder:
         if not isinstance(value, dict):
             return value
         kind = value.get("kind")
-        if kind in ("array", "strings", "sparse"):
+        if kind in ("array", "strings", "sparse", "table", "labels"):
             points = self.points(value)
             if kind == "array" and not np.isfinite(_numbers(points)).all():
                 raise FormatError("Expected finite parameters of a kernel; got NaN or infinity.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from importlib.metadata import version
+from math import isfinite, isnan
 from typing import Any
 
 import cvxpy as cp
@@ -14,6 +15,7 @@ from kernelopt.compiler.attributes import dense
 from kernelopt.errors import DataError, DataTypeError, KernelError, KernelOptError
 from kernelopt.kernels import FromSklearn, Kernel, as_kernel
 from kernelopt.kernels.domains import name_of
+from kernelopt.kernels.records import are_records, number, objects
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.kernels.sparse_rows import is_sparse, matrix, width
 from kernelopt.language.expressions import Theta
@@ -148,6 +150,11 @@ class _Encoder:
             A = matrix(rows)
             parts = {name: self.array(getattr(A, name), name) for name in ("data", "indices", "indptr")}
             return {"kind": "sparse", "columns": width(rows), **parts}
+        if are_records(rows):
+            return {"kind": "table", "columns": {name: self.column(objects(rows, name), name) for name in rows[0]}}
+        labels = [x is None or (isinstance(x, (bool, int, float)) and not isnan(x)) for x in rows]
+        if any(labels) and all(a or type(x) is str for a, x in zip(labels, rows, strict=True)):
+            return {"kind": "labels", "entries": self.column(rows, "labels")}
         for i, x in enumerate(rows):
             if type(x) is not str:
                 raise DataTypeError(
@@ -155,6 +162,18 @@ class _Encoder:
                     "objects: use a kernel of strings or numbers that stand for them, with kernel.compose(look_up)."
                 )
         return self.member("strings", list(rows))
+
+    def column(self, values: Array, name: str) -> Any:
+        """Numbers as an array, NaN where they are missing; strings, integers and booleans as they are."""
+        if all(value is None or type(value) is float for value in values):
+            return self.member("array", np.array([number(value) for value in values], dtype=np.float64))
+        for i, value in enumerate(values):
+            if not (value is None or type(value) in (str, int, bool) or (type(value) is float and isfinite(value))):
+                raise DataTypeError(
+                    f"Expected {name} to hold numbers, strings and booleans; got {value!r:.40} "
+                    f"({type(value).__name__}) at {i}. Files hold no other objects: convert them to strings."
+                )
+        return values.tolist()
 
     def member(self, kind: str, content: Array | list[str]) -> dict[str, Any]:
         self.members.append(content)

@@ -144,6 +144,29 @@ def test_a_factor_of_low_rank_and_one_that_is_streamed(tmp_path):
         assert proof.upper <= problem.certificate.upper + 1e-12
 
 
+@pytest.mark.parametrize("name", ["strings", "frames", "one column", "gaps"])
+def test_points_that_are_no_matrix_of_numbers(tmp_path, name):
+    """They are written by kernel values, but numbers in columns of a frame by their points."""
+    rng, ks = np.random.default_rng(0), ko.kernels
+    words = ["".join(rng.choice(list("ab"), 4)) for _ in range(20)]
+    rows = [{"a": float(a), "s": s} for a, s in zip(rng.normal(size=20), words, strict=True)]
+    kernel, points = {
+        "strings": (ks.Spectrum(n=2), words),
+        "frames": (ks.Gaussian(sigma=1.0).on("a") + ks.Spectrum(n=2).on("s"), rows),
+        "one column": (2.0 * ks.Gaussian(sigma=1.0).on("a"), rows),
+        "gaps": (ks.Linear().with_missing("level"), np.where(np.eye(20, 2) > 0, np.nan, rng.normal(size=(20, 2)))),
+    }[name]
+    theta = ko.Theta(kernel)
+    loss = cp.sum(ko.losses.huber(rng.normal(size=20), theta(points)))
+    problem = ko.Problem(cp.Minimize(loss + 0.1 * ko.sum_squares(theta)))
+    problem.solve()
+    proof = problem.certificate.save(tmp_path / "proof.jsonl")
+    # A kernel matrix is written with the bound on its errors, which the proof allows for.
+    assert proof.lower <= problem.certificate.upper and problem.certificate.lower <= proof.upper
+    assert proof.upper - proof.lower <= problem.certificate.upper - problem.certificate.lower + 1e-8
+    assert ("gaussian" in (tmp_path / "proof.jsonl").read_text()) is (name == "one column")
+
+
 def test_parameters_that_changed(tmp_path):
     theta, lam = ko.Theta(ko.kernels.Linear()), cp.Parameter(nonneg=True, value=1.0, name="lam")
     loss = cp.sum_squares(theta([[0.0], [1.0]]) - np.array([1.0, 3.0]))

@@ -401,7 +401,7 @@ def test_precomputed():
         (lambda: Linear().series([]), "coefficients"),
         (lambda: ks.PolynomialSeries([-1.0]), "coefficients"),
         (lambda: Linear().on([-1]), "columns"),
-        (lambda: Linear().on("ab"), "columns"),
+        (lambda: Linear().on(["a", "a"]), "columns"),
         (lambda: Linear().ard([1.0, 0.0]), "scales to be numbers > 0"),
         (lambda: ks.Constant(-1), "value"),
         (lambda: ks.Laplacian(sigma=-1), "sigma"),

@@ -19,8 +19,8 @@ sys.path.pop(0)
 
 # Books, theses and papers whose address is not known for certain.
 WITHOUT_ADDRESS = {
-    "Bochner 1932", "Jegelka 2019", "MacKay 1998", "Matérn 1960", "Mooney 2007", "Noble 2002", "Novikoff 1962",
-    "Obermayer 2000", "Williamson 2001", "et al. 2001", "et al. 2007", "et al. 2008",
+    "Bochner 1932", "Goovaerts 1997", "Jegelka 2019", "MacKay 1998", "Matérn 1960", "Mooney 2007", "Noble 2002",
+    "Novikoff 1962", "Obermayer 2000", "Williamson 2001", "et al. 2001", "et al. 2007", "et al. 2008",
 }  # fmt: skip
 NO_SURNAMES = {"Above", "CPAM", "December", "ICML", "NIPS", "NeurIPS", "November", "USA"}
 YEAR = r"(?:18|19|20)\d\d"

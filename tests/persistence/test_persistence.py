@@ -11,6 +11,7 @@ import tracemalloc
 import zipfile
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 
 import cvxpy as cp
@@ -110,7 +111,21 @@ PRECOMPUTED = [
     ks.Precomputed(NOISY),
     2 * ks.Precomputed(A @ A.T) + ks.Delta(),
 ]
+ROWS = [
+    {"a": 0.5, "n": 3, "s": "ab", "g": "x", "t": True},
+    {"a": -1.5, "n": 2**60 + 1, "s": "ba", "g": None, "t": False},
+    {"a": None, "n": 3, "s": "", "g": 7, "t": True},
+]
+OF_ROWS = [
+    GAUSSIAN.with_missing("level").on("a") + ks.Spectrum(n=2).on("s"),
+    ks.Categorical(missing="level").on("g") * ks.Categorical().on("n"),
+    ks.Categorical(levels=[True, False], covariance=[[1.0, 0.5], [0.5, 2.0]]).on("t").centered(ROWS),
+    ks.Gower({"a": 2.0, "g": None, "t": None}, weights=[1, 2, 3], missing="ignore"),
+]
+GAPPY = [GAUSSIAN.with_missing("ignore"), GAUSSIAN.with_missing("level").on([0, 1]) + ks.Linear().on([1])]
 CASES = [
+    *((k, ROWS, ROWS[:2]) for k in OF_ROWS),
+    *((k, X, NEW) for k in GAPPY),
     *((k, X, NEW) for k in OF_VECTORS),
     *((k, WORDS, NEW_WORDS) for k in OF_WORDS),
     *((k, [1, 5, 7], [0, 2, 5]) for k in PRECOMPUTED),
@@ -138,6 +153,26 @@ def test_no_kernel_is_forgotten():
     tested = set().union(*(parts(kernel) for kernel, _, _ in CASES)) | {WithDerivatives, WithMeans}  # below
     assert set(KERNELS.values()) == families - {Kernel, Lift, Parametrized} == tested - {Tilted}
     assert all(name == kind.__name__ for name, kind in KERNELS.items())
+
+
+def test_missing_values_are_kept(path):
+    points = np.array([[np.nan, 1.0], [2.0, np.nan], [0.0, 0.0]])
+    labels = ko.Function(ks.Categorical(missing="level"), ["a", None, 1, True, 0.5, "b"], np.arange(6.0))
+    numbers = ko.Function(ks.Categorical(missing="level"), [0.5, None, np.inf], np.arange(3.0))
+    f = ko.Function(GAUSSIAN.with_missing("level"), points, np.arange(3.0))
+    ko.save(path, f=f, labels=labels, numbers=numbers)
+    found = ko.load(path)
+    assert np.array_equal(found["f"].centers, points, equal_nan=True) and np.array_equal(found["f"](points), f(points))
+    assert found["labels"].centers.tolist() == ["a", None, 1, True, 0.5, "b"] and found["labels"].norm == labels.norm
+    assert found["numbers"].centers.tolist() == [0.5, None, np.inf]
+    assert type(found["labels"].centers[3]) is bool
+
+
+@pytest.mark.parametrize("value", [date(2020, 1, 1), (1, 2)])
+def test_labels_that_files_do_not_hold(path, value):
+    rows = [{"g": "x"}, {"g": value}]
+    with pytest.raises(DataTypeError, match="Expected g to hold numbers, strings and booleans; got .* at 1"):
+        ko.save(path, f=ko.Function(ks.Categorical().on("g"), rows, [1.0, 2.0]))
 
 
 @pytest.mark.one_row

@@ -111,13 +111,15 @@ INSIDE = {
         ["memory"],
     ],
     "kernels": [
-        ["indexed", "remembered"],
+        ["indexed", "missing", "named_columns", "remembered"],
         ["polynomial", "transforms"],
         [
             "cached",
             "callables",
+            "categorical",
             "derivatives",
             "generalized",
+            "gower",
             "histogram",
             "precomputed",
             "spline",
@@ -131,7 +133,7 @@ INSIDE = {
         ["kernel"],
         ["domains", "interval_means", "tiles"],
         ["chain", "rounding", "sources"],
-        ["sparse_rows"],
+        ["records", "sparse_rows"],
     ],
     "language": [
         ["document"],
