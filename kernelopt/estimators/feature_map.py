@@ -11,11 +11,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelopt.errors import OptionError
 from kernelopt.estimators import keywords
-from kernelopt.estimators.kernel_names import NamesKernel
-from kernelopt.estimators.model import dense, is_matrix, read_objects
+from kernelopt.estimators.kernel_names import NamesKernel, made
+from kernelopt.estimators.model import dense, is_matrix, read_objects, read_table
 from kernelopt.estimators.sample import explained
 from kernelopt.factorization import Settings, factorize
 from kernelopt.kernels import as_kernel
+from kernelopt.kernels.domains import GAPPY, FrameRows
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.language.functions import Function
 from kernelopt.language.rows import Rows
@@ -102,8 +103,15 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NamesKernel)
 
     def _read(self, X: Any, reset: bool) -> Any:
         """A matrix of numbers, or a list of the points of kernels that take others."""
+        kernel = None if isinstance(self.kernel, str) else made(self.kernel)
+        if kernel is not None and isinstance(kernel.domain, FrameRows):
+            return read_table(self, X, "no_validation", reset, kernel)
         refuse_masked(X, "X")
         if not self._needs_matrix and not is_matrix(X):
             return read_objects(self, X, "no_validation", reset, as_kernel(self.kernel).domain)
+        gappy = kernel is not None and kernel.domain is GAPPY
         with explained("X"):
-            return dense(validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=reset))
+            finite = "allow-nan" if gappy else True
+            return dense(
+                validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=reset, ensure_all_finite=finite)
+            )

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from kernelopt.errors import DataError, KernelError, OptionError
 from kernelopt.kernels import Cosine, Gaussian, Kernel, Laplacian, Linear, Polynomial, Sigmoid, as_kernel
-from kernelopt.kernels.domains import SPARSE, Vectors
+from kernelopt.kernels.domains import SPARSE, Vectors, may_miss
 from kernelopt.kernels.sparse_rows import is_sparse, matrix, width
 from kernelopt.support.checks import is_real, shown
 from kernelopt.support.keywords import Hinting
@@ -186,4 +186,5 @@ class NamesKernel(ChoosesKernel):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = isinstance(self.kernel, Kernel) and may_miss(self.kernel.domain)
         return tags

@@ -24,10 +24,10 @@ from kernelopt.errors import (
     OptionError,
     SolverError,
 )
-from kernelopt.estimators.kernel_names import SPARSE_NAMES, NamesKernel
+from kernelopt.estimators.kernel_names import SPARSE_NAMES, NamesKernel, made
 from kernelopt.estimators.sample import Sample, explained, merged, require_data, require_numbers, row_weights
 from kernelopt.kernels import Kernel, Precomputed, as_kernel
-from kernelopt.kernels.domains import ANYTHING, SPARSE, Anything, Domain, Indices
+from kernelopt.kernels.domains import ANYTHING, GAPPY, SPARSE, Anything, Domain, FrameRows, Indices
 from kernelopt.kernels.sparse_rows import sparse_rows, stays_sparse
 from kernelopt.language.expressions import Theta, sum_squares
 from kernelopt.language.functions import Function
@@ -59,11 +59,19 @@ class KernelModel(NamesKernel):
         """X, or X and y, checked as scikit-learn does; the kernel checks points that are not numbers."""
         for name in FLAGS & set(vars(self)):
             require_flag(getattr(self, name), name)
+        kernel = None if isinstance(self.kernel, str) else made(self.kernel)
+        if kernel is not None and isinstance(kernel.domain, FrameRows):
+            if checks.get("y_numeric"):
+                require_numbers(y)
+            return read_table(self, X, y, reset, kernel)
         require_data(X, "X")
         require_data(y, "y")
         if checks.get("y_numeric"):
             require_numbers(y)
         if self._needs_matrix or is_matrix(X):
+            if kernel is not None and kernel.domain is GAPPY:
+                checks["ensure_all_finite"] = "allow-nan"
+                kernel.rows(X)  # which tells the columns of missing values that it refuses
             with explained("X"):
                 found = validate_data(self, X, y, reset=reset, dtype=FLOATS, accept_sparse="csr", **checks)
             return (self._rows(found[0]), *found[1:]) if isinstance(found, tuple) else self._rows(found)
@@ -259,12 +267,29 @@ def read_objects(estimator: Any, X: Any, y: Any, reset: bool, domain: Domain = A
     if reset:  # such points have no columns
         for name in {"n_features_in_", "feature_names_in_"} & set(vars(estimator)):
             delattr(estimator, name)
-    if isinstance(y, str):
-        return points
+    return points if isinstance(y, str) else (points, targets(estimator, points, y))
+
+
+def targets(estimator: Any, points: Any, y: Any) -> Array:
+    """y as an array with an entry for each point. Raises DataError without y."""
     if y is None:
         raise DataError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
     check_consistent_length(points, y)
-    return points, np.asarray(y)
+    return np.asarray(y)
+
+
+def read_table(estimator: Any, X: Any, y: Any, reset: bool, kernel: Kernel) -> Any:
+    """The rows of a frame that a kernel with columns by name takes, and y as an array.
+
+    As for scikit-learn's ColumnTransformer, the columns that are read must be there, in any order and beside others.
+    """
+    points = kernel.rows(X)
+    if reset and hasattr(X, "columns"):
+        validate_data(estimator, X, reset=True, skip_check_array=True)
+    if isinstance(y, str):
+        return points
+    require_data(y, "y")
+    return points, targets(estimator, points, y)
 
 
 def is_matrix(X: Any) -> bool:

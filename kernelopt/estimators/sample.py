@@ -14,6 +14,8 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 
 from kernelopt.errors import DataError, DataTypeError
+from kernelopt.kernels.domains import identities
+from kernelopt.kernels.records import are_records
 from kernelopt.kernels.sources import refuse_masked
 from kernelopt.kernels.sparse_rows import is_sparse
 from kernelopt.support.checks import shown
@@ -44,6 +46,7 @@ def require_data(value: Any, name: str) -> None:
     for entry in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(entry, cp.Expression):
             raise DataTypeError(f"Expected {name} to be an array; got the expression {shown(entry)}. Write its value.")
+    refuse_masked(value, name)  # a lazy frame would be asked for its types
     of_frame = getattr(value, "dtypes", None)  # of each column, where it is a frame
     for dtype in [getattr(value, "dtype", None)] if of_frame is None or not hasattr(value, "columns") else of_frame:
         if getattr(dtype, "kind", "f") in ("m", "M"):
@@ -52,7 +55,6 @@ def require_data(value: Any, name: str) -> None:
         raise DataTypeError(
             f"Expected y to be an array; got a sparse matrix of shape {value.shape}. Write y.toarray()."
         )
-    refuse_masked(value, name)
 
 
 def require_numbers(y: Any) -> None:
@@ -118,17 +120,21 @@ def row_weights(sample_weight: Any, n: int) -> Array:
 def merged(X: Any, y: Array | None, weights: Array) -> Sample:
     """The distinct rows (xᵢ, yᵢ) of positive weight, sorted, with their weights added up.
 
-    Rows are merged if X is a matrix; those of a sparse one are sorted by their bytes. X is None for precomputed kernel
-    values, and a list for other objects.
+    Rows are merged if X is a matrix or a frame; those of a sparse one are sorted by their bytes, and those of a frame
+    are not sorted. X is None for precomputed kernel values, and a list for other objects.
     """
     kept = np.flatnonzero(weights > 0)
     if not isinstance(X, np.ndarray):
         return Sample(kept, weights[kept])
+    if are_records(X):
+        return _merged_records(X, y, weights, kept)
     if is_sparse(X):
         of_rows = [(X[i].name, () if y is None else tuple(np.ravel(y[i]))) for i in kept]
         numbers = {pair: number for number, pair in enumerate(sorted({*of_rows}))}
         of = np.array([numbers[pair] for pair in of_rows])
         return Sample(kept[np.unique(of, return_index=True)[1]], np.bincount(of, weights[kept]))
+    if X.dtype.kind == "f" and (missing := np.isnan(X)).any():
+        X = np.hstack([np.where(missing, 0.0, X), missing])  # NaN are not equal to each other
     column = X[kept, 0]
     order = np.argsort(column)
     if (np.diff(column[order]) > 0).all():  # no ties: rows are distinct, and sorted by column 0
@@ -136,6 +142,17 @@ def merged(X: Any, y: Array | None, weights: Array) -> Sample:
     pairs = X[kept] if y is None else np.column_stack([X[kept], y[kept]])
     _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     return Sample(kept[first], np.bincount(inverse.reshape(-1), weights[kept]))
+
+
+def _merged_records(X: Array, y: Array | None, weights: Array, kept: Ints) -> Sample:
+    """Rows of a frame by first appearance: their values have no order."""
+    numbers: dict[object, int] = {}
+    names = [
+        (identity, () if y is None else tuple(np.ravel(y[i])))
+        for i, identity in zip(kept, identities(X[kept]), strict=True)
+    ]
+    of = np.array([numbers.setdefault(name, len(numbers)) for name in names])
+    return Sample(kept[np.unique(of, return_index=True)[1]], np.bincount(of, weights[kept]))
 
 
 def every_row(X: Any) -> Sample:

@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import lru_cache, reduce
+from numbers import Real
 from typing import Any, Self, cast
 
 import cvxpy as cp
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelopt.errors import DataError, KernelOptError, OptionError
 from kernelopt.estimators.classification import numbered_classes
 from kernelopt.estimators.kernel_names import ChoosesKernel
-from kernelopt.estimators.model import read_objects, solved
+from kernelopt.estimators.model import is_matrix, read_objects, solved, targets
 from kernelopt.estimators.sample import explained, require_data, require_numbers
 from kernelopt.estimators.scoring import Classifier, Regressor
 from kernelopt.kernels.domains import ANYTHING
@@ -37,7 +38,7 @@ def from_problem(build: Callable[..., Any], kind: str = "regressor") -> type[Any
     a default, so that `GridSearchCV` can choose them. Arguments without default, besides X and y, are data that `fit`
     takes by name, with an entry for each row: `fit(X, y, group=group)`. Those with a default may be given to `fit`
     too, such as sample_weight=None. `build` gets lists of numbers or strings, frames and series as arrays, and arrays
-    as read-only views.
+    as read-only views. A frame of several columns, not all of numbers, stays a frame, for kernels of columns by name.
 
     With scikit-learn's metadata routing, `set_fit_request` has the arguments without default and those whose default is
     None: `set_fit_request(group=True)`.
@@ -206,6 +207,10 @@ class _Stated(ChoosesKernel):
         require_data(y, "y")
         if _has_objects(X):
             return read_objects(self, X, y, reset)
+        if _is_mixed(X):
+            if reset:
+                validate_data(self, X, skip_check_array=True)
+            return X if isinstance(y, str) else (X, targets(self, X, y))
         with explained("X"):
             return validate_data(self, X, y, reset=reset, dtype=np.float64, **checks)
 
@@ -265,6 +270,17 @@ def _read_only(value: Any) -> Any:
     view = value.view()
     view.flags.writeable = False
     return view
+
+
+def _is_mixed(X: Any) -> bool:
+    """Whether X is a frame of several columns, not all of which are numbers."""
+    frame = hasattr(X, "columns") and isinstance(getattr(X, "shape", None), tuple) and len(X.shape) == 2
+    return (
+        frame
+        and X.shape[1] > 1
+        and not is_matrix(X)
+        and not all(isinstance(value, (Real, np.bool_)) or value is None for value in np.asarray(X).ravel())
+    )
 
 
 def _as_array(value: Any) -> Any:

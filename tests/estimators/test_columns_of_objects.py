@@ -7,7 +7,7 @@ from sklearn.model_selection import cross_val_predict
 
 import kernelopt as ko
 from kernelopt import estimators
-from kernelopt.errors import DataError, DataTypeError
+from kernelopt.errors import DataTypeError
 
 pd = pytest.importorskip("pandas")
 RNG = np.random.default_rng(0)
@@ -125,7 +125,7 @@ def test_several_columns_are_refused_with_the_remedy(name):
 
 
 def test_a_stated_problem_of_several_columns():
-    with pytest.raises(DataError, match="kernel made for strings"):
+    with pytest.raises(DataTypeError, match="2 columns. Choose one"):
         stated("regressor")().fit(pd.DataFrame({"a": WORDS, "b": WORDS}), Y)
 
 
