@@ -225,6 +225,9 @@ def use(result, world):
         repr(result), hash(result), result.is_psd
         points = {"vectors": world.X, "any objects": world.X, "strings": ["ab", "bc"], "histograms": abs(world.X)}
         points["row indices"] = np.arange(getattr(result.domain, "size", 0))
+        points |= {"labels": [0, 1, 0], "vectors with missing values": [[0.5, np.nan], [1.0, 2.0]]}
+        columns = getattr(result.domain, "names", ())
+        points["rows of a data frame"] = [dict.fromkeys(columns, value) for value in (0.5, 1.0)]
         if result.domain.name in points:
             result(points[result.domain.name])
     elif isinstance(result, ko.Problem):
