@@ -227,14 +227,14 @@ class NuKernelRegressor(Regressor, HalfNorm):
         with explained("y"):
             targets = np.asarray(y, dtype=np.float64)
         sample, kernel, points = self._sample(X, targets, sample_weight)
-        # For ν < 1, a negative width costs more than 0.
-        theta, width = Theta(kernel), cp.Variable(nonneg=nu == 1, name="epsilon")
-        b = cp.Variable(name="b") if self.fit_intercept else None
-        u = theta(points)
-        f = u if b is None else u + b
         # Targets near 0 leave the digits of small residuals; those of a constant y are then exactly 0.
         shift = float(np.median(targets)) if self.fit_intercept else 0.0
-        r = targets[sample.rows] - shift - f
+        shifted = targets[sample.rows] - shift
+        # For ν < 1, a negative width costs more than 0. An optimum of 0 is proven by the sign of all terms.
+        theta, width = Theta(kernel), cp.Variable(nonneg=nu == 1 or not shifted.any(), name="epsilon")
+        b = cp.Variable(name="b") if self.fit_intercept else None
+        u = theta(points)
+        r = shifted - (u if b is None else u + b)
         outside = cp.pos(r - width) + cp.pos(-r - width)
         cost = sample.weights @ outside + nu * float(sample.weights.sum()) * width
         problem = Problem(cp.Minimize(0.5 * sum_squares(theta) + C * cost))

@@ -63,7 +63,8 @@ class Spline(Kernel):
     >>> theta, c = ko.Theta(spline), cp.Variable(2)
     >>> f = lambda x: theta(x) + spline.null_space(x) @ c
     >>> y = np.abs(x[:, 0] - 0.5)
-    >>> ko.Problem(cp.Minimize(cp.sum_squares(f(x) - y) + 1e-3 * ko.sum_squares(theta))).solve(tol=1e-9).round(4)
+    >>> objective = cp.sum_squares(f(x) - y) + 1e-3 * ko.sum_squares(theta)
+    >>> ko.Problem(cp.Minimize(objective)).solve(tol=1e-9).round(4)
     np.float64(0.0391)
     """
 

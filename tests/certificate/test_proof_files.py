@@ -619,8 +619,9 @@ def test_the_file_of_the_readme():
     readme = (root / "README.md").read_text(encoding="utf-8")
     (command,) = [line for line in readme.splitlines() if line.startswith("python3 kernelopt/check.py")]
     proof = ko.load_certificate(root / command.split()[-1])
-    found = {}
-    exec(readme.split("```python\n")[1].split("```")[0].replace("print(", "str("), found)
+    found, blocks = {}, [block.split("```")[0] for block in readme.split("```python\n")[1:3]]
+    assert "[f(X) <= 1.1]" in blocks[1]
+    exec("\n".join(blocks).replace("print(", "str("), found)
     assert proof.lower <= found["problem"].certificate.upper
     assert found["problem"].certificate.lower <= proof.upper
     assert proof.upper - proof.lower <= 1e-6 * proof.upper
