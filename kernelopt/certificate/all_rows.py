@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
+from kernelopt.certificate.nested import TURNS, Intervals, permitted
 from kernelopt.certificate.parts import subgradients
 from kernelopt.certificate.pieces_checker import cones
 from kernelopt.compiler.attributes import dense
@@ -27,7 +28,6 @@ from kernelopt.solvers import cone_program
 from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
 
-TURNS = 6  # of functions within functions
 ROUNDS = 10  # of least squares, each with more multipliers at the ends of their intervals
 # Relative to the largest multiplier: those of a cone that are smaller count as 0; up to LITTLE only if −s·a is at least
 # this share of the lengths, which an optimum does not leave.
@@ -111,7 +111,10 @@ def rows_at_kinks(form: CanonicalForm, pieces: Pieces, point: Iterate, a: Array)
 
 
 class _Open(NamedTuple):
-    """Rows whose multipliers are unknown, the intervals of these, and sums of some of them: (numbers of rows, sum)."""
+    """Rows whose multipliers are unknown, the intervals of these, and sums of some of them: (numbers of rows, sum).
+
+    The intervals are those of slopes near the point, as far as the multipliers of functions inside of a row permit.
+    """
 
     rows: Ints
     low: Array
@@ -122,11 +125,13 @@ class _Open(NamedTuple):
 class _Unknown(NamedTuple):
     """Rows whose multipliers are unknown: of functions at kinks, of constraints, and of cones.
 
-    held : the constraints that a solver told, and bounds of functions that nothing else holds
+    least : of `given`, what the multipliers of functions inside of them require; held : those that a solver told, and
+        bounds of functions that nothing else holds
     """
 
     kinks: _Open
     given: Ints
+    least: Array
     held: np.ndarray
     cones: Ints
 
@@ -182,12 +187,23 @@ def _completed(  # noqa: PLR0917
 
 def _unknown(pieces: Pieces, s: Array, a: Array, known: np.ndarray) -> _Unknown:
     """The rows whose multipliers slopes at the point do not determine."""
-    kinks = _open_rows(pieces, s, np.append(1.0, a[pieces.below]), known)
+    slopes = [group.family.slopes_near(s[group.rows], _near(pieces, s, s[group.rows])) for group in pieces.groups]
+    intervals = permitted(pieces, slopes, a, known)
+    kinks = _within(_open_rows(pieces, s, np.append(1.0, a[pieces.below]), known), intervals)
     bounds = pieces.below[pieces.bounds[:, 1]]
     own = bounds[~known[bounds] & (pieces.twins.row[bounds] == bounds)]
     given = np.append(np.setdiff1d(np.concatenate([pieces.below, pieces.equal]), bounds), own)
     of_cones = np.concatenate([np.arange(0), *(cone.rows.ravel() for cone in pieces.cones)])
-    return _Unknown(kinks, given, known[given] | np.isin(given, own), of_cones)
+    least = np.where(pieces.is_below[given], intervals.low[given], -np.inf)
+    return _Unknown(kinks, given, least, known[given] | np.isin(given, own), of_cones)
+
+
+def _within(kinks: _Open, intervals: Intervals) -> _Open:
+    """The same with intervals inside of those of their rows, where these meet."""
+    low, high = (end[kinks.rows] for end in intervals)
+    low, high = np.maximum(kinks.low, low), np.minimum(kinks.high, high)
+    meet = low <= high
+    return kinks._replace(low=np.where(meet, low, kinks.low), high=np.where(meet, high, kinks.high))
 
 
 def _with_sums(A: sp.csr_array, left: Array, kinks: _Open, a: Array) -> tuple[sp.csr_array, Array]:
@@ -204,9 +220,9 @@ def _system(pieces: Pieces, unknown: _Unknown, A: sp.csr_array, left: Array, at:
 
     at : multipliers, arguments, and values of the rows. Where nothing is in a cone, slack constraints do not move.
     """
-    (a, s, total), (kinks, given, held, of_cones) = at, unknown
+    (a, s, total), (kinks, given, least, held, of_cones) = at, unknown
     free, mu = np.full(len(of_cones), np.inf), np.zeros(A.shape[1] - len(unknown.rows))
-    low = np.concatenate([kinks.low, np.where(np.isin(given, pieces.below), 0.0, -np.inf), -free, mu])
+    low = np.concatenate([kinks.low, least, -free, mu])
     high = np.concatenate([kinks.high, np.full(len(given), np.inf), free, mu + np.inf])
     most = np.abs(a).max(initial=0.0) + np.abs(left).max(initial=0.0)
     width = np.minimum(high - low, most)

@@ -45,7 +45,7 @@ INSIDE = {
         ["certify", "proof_file"],
         ["attained", "on_pieces"],
         ["all_rows", "cancelling", "links", "report", "rooms"],
-        ["lengths", "parts", "pieces_checker"],
+        ["lengths", "nested", "parts", "pieces_checker"],
         ["multipliers"],
         ["rationals"],
         ["checker"],
