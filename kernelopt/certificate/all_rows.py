@@ -23,7 +23,7 @@ from kernelopt.compiler.conic_form import Cones
 from kernelopt.compiler.iterate import Iterate, in_columns
 from kernelopt.compiler.representer import Reduction
 from kernelopt.errors import MemoryLimitError
-from kernelopt.pieces.form import Pieces
+from kernelopt.pieces.form import Group, Pieces
 from kernelopt.solvers import cone_program
 from kernelopt.support import clock
 from kernelopt.support.types import Array, Ints
@@ -34,6 +34,7 @@ ROUNDS = 10  # of least squares, each with more multipliers at the ends of their
 NOTHING, LITTLE, ORTHOGONAL = 1e-8, 1e-5, 1e-2
 STIFF = 10.0  # τ as a multiple of the largest |s|
 WEAK = 1e-13  # relative: the weight of multipliers themselves in least squares
+MISSING = 1e-7  # relative: what least squares may leave before multipliers of functions and their rows move together
 STEEP = 1e-9  # relative to the largest slope: smaller ones say nothing about ω
 # Relative to arguments, and to slopes: a kink within NEAR of a solver's point may be active, and slopes that differ by
 # more than SAME have one between them.
@@ -164,32 +165,72 @@ def _completed(  # noqa: PLR0917
     """
     x, a, known = at
     s = pieces.rows(x)
-    rows = unknown.rows
-    if not len(rows):
-        return
-    moves = _with_followers(pieces, s, known, rows)
-    A, left = (_with_nu(reduction.form, pieces, point, a, moves) if by_nu
-               else _without_nu(reduction, pieces, point, a, moves))  # fmt: skip
-    A, left = _with_sums(A, left, unknown.kinks, a)
-    if not (np.isfinite(a).all() and np.isfinite(left).all()):
-        return
-    total = _totals(pieces, x, s)
-    system = _system(pieces, unknown, A, left, (a, s, total))
-    if not len(unknown.cones):
-        a += moves @ _by_steps(system)[: len(rows)]
-        return
-    at_kinks = unknown.kinks.rows
-    mu = np.zeros(A.shape[1] - len(rows))
-    slack = np.concatenate([s[at_kinks] * _by_local(pieces)[at_kinks], total[unknown.given], s[unknown.cones], mu])
-    a += moves @ _by_cones(system, pieces, slack, len(rows) - len(unknown.cones))[: len(rows)]
-    _drop(pieces, s, a)
+
+    def found(unknown: _Unknown, together: bool) -> tuple[Array, float]:
+        """Moves of all rows, and what they leave, relative to multipliers."""
+        rows = unknown.rows
+        moves = _with_followers(pieces, s, known, rows)
+        A, left = (_with_nu(reduction.form, pieces, point, a, moves) if by_nu
+                   else _without_nu(reduction, pieces, point, a, moves))  # fmt: skip
+        A, left = _with_sums(A, left, unknown.kinks, a)
+        if not (len(rows) and np.isfinite(a).all() and np.isfinite(left).all()):
+            return np.zeros(len(a)), 0.0
+        total = _totals(pieces, x, s)
+        system = _system(pieces, unknown, A, left, (a, s, total))
+        if len(unknown.cones) or together:
+            at_kinks, mu = unknown.kinks.rows, np.zeros(A.shape[1] - len(rows))
+            slack = [s[at_kinks] * _by_local(pieces)[at_kinks], total[unknown.given], s[unknown.cones], mu]
+            limits = _inside_of_rows(pieces, s, a, moves, at_kinks[: len(at_kinks) * together])
+            delta = _by_cones(system, pieces, np.concatenate(slack), len(rows) - len(unknown.cones), limits)
+        else:
+            delta = _by_steps(system)
+        unit = float(np.abs(left).max(initial=0.0) + np.abs(system.before).max(initial=0.0)) or 1.0
+        return moves @ delta[: len(rows)], float(np.abs(left - A @ delta).max(initial=0.0)) / unit
+
+    moved, missing = found(unknown, together=False)
+    nested = any(not group.is_outer for group in pieces.groups)
+    if missing > MISSING and nested:
+        other, left = found(_unknown(pieces, s, a, known, together=True), together=True)
+        moved = other if left < missing else moved
+    a += moved
+    if len(unknown.cones):
+        _drop(pieces, s, a)
 
 
-def _unknown(pieces: Pieces, s: Array, a: Array, known: np.ndarray) -> _Unknown:
-    """The rows whose multipliers slopes at the point do not determine."""
+def _inside_of_rows(
+    pieces: Pieces, s: Array, a: Array, moves: sp.csc_array, open_rows: Ints
+) -> tuple[sp.csr_array, Array]:
+    """(G, h) with Gδ ≤ h for ωl ≤ a ≤ ωr, for open rows of functions whose ω = w₀ + w·a_below moves too.
+
+    Sums of multipliers are limited as those of subgradients near the point are, times ω.
+    """
+    w, is_open, none = np.append(1.0, a[pieces.below]), np.zeros(len(a), dtype=bool), sp.csr_array((0, moves.shape[1]))
+    is_open[open_rows] = True
+    G, h, of_rows = [none], [np.zeros(0)], sp.csr_array(moves[pieces.below])
+    for group in pieces.groups:
+        here, movable = s[group.rows], is_open[group.rows]
+        near = _near_kinks(pieces, s, group)
+        omega, of_omega = group.omega(w), sp.csr_array(group.weights[:, 1:] @ of_rows)
+        of_others = np.sum(group.family.slope(here) * ~movable, axis=1)
+        bounds = zip(group.family.slopes_near(here, near), group.family.sums_near(here, near), strict=True)
+        for sign, (ends, sums) in zip((-1.0, 1.0), bounds, strict=True):
+            function, entry = np.nonzero(movable & np.isfinite(ends))
+            rows, end = group.rows[function, entry], ends[function, entry]
+            G.append(sign * (sp.csr_array(moves[rows]) - sp.csr_array(sp.diags_array(end) @ of_omega[function])))
+            h.append(sign * (end * omega[function] - a[rows]))
+            for i in np.flatnonzero(movable.any(axis=1) & np.isfinite(sums)):
+                rows, most = group.rows[i, movable[i]], float(sums[i] - of_others[i])
+                G.append(sign * (sp.csr_array(moves[rows].sum(axis=0)[None, :]) - most * of_omega[[i]]))
+                h.append(np.array([sign * (most * omega[i] - a[rows].sum())]))
+    return sp.csr_array(sp.vstack(G)), np.concatenate(h)
+
+
+def _unknown(pieces: Pieces, s: Array, a: Array, known: np.ndarray, together: bool = False) -> _Unknown:
+    """The rows whose multipliers slopes at the point do not determine; with `together` those of functions inside of
+    rows at any ω, without intervals."""
     slopes = [group.family.slopes_near(s[group.rows], _near(pieces, s, s[group.rows])) for group in pieces.groups]
     intervals = permitted(pieces, slopes, a, known)
-    kinks = _within(_open_rows(pieces, s, np.append(1.0, a[pieces.below]), known), intervals)
+    kinks = _within(_open_rows(pieces, s, np.append(1.0, a[pieces.below]), known, together=together), intervals)
     bounds = pieces.below[pieces.bounds[:, 1]]
     own = bounds[~known[bounds] & (pieces.twins.row[bounds] == bounds)]
     given = np.append(np.setdiff1d(np.concatenate([pieces.below, pieces.equal]), bounds), own)
@@ -344,8 +385,10 @@ def _by_steps(system: _System) -> Array:
     return moved
 
 
-def _by_cones(system: _System, pieces: Pieces, slack: Array, start: int) -> Array:
+def _by_cones(system: _System, pieces: Pieces, slack: Array, start: int, limits: tuple[sp.csr_array, Array]) -> Array:
     """Moves after which −a is in the dual cones of the rows from `start` on, by a cone solver in units of the largest.
+
+    limits : (G, h) with Gδ ≤ h
 
     min ‖Aδ − left‖ − slack·δ/τ: −slack·a ≥ 0 is 0 at an optimum, and chooses among the a that fit. With τ a multiple
     of |s| they fit as well as any do. The duals of exponential and power cones are these cones after a linear map.
@@ -359,7 +402,10 @@ def _by_cones(system: _System, pieces: Pieces, slack: Array, start: int) -> Arra
         kinds.setdefault(kind, []).append((at + np.arange(len(own)), extra))
         at += len(own)
     zero, wide = np.zeros(1), sp.csr_array(sp.hstack([A, sp.csr_array((k, 1))]))
-    rows, b = [whole[up], -whole[down], -whole[[n]], -wide], [(high - before)[up], (before - low)[down], zero, -left]
+    G, h = limits
+    G = sp.csr_array((G.data, G.indices, G.indptr), shape=(len(h), n + 1))
+    rows = [whole[up], -whole[down], G, -whole[[n]], -wide]
+    b = [(high - before)[up], (before - low)[down], h, zero, -left]
     for kind in ("soc", "psd", "exp", "power", "generalized_power"):
         for place, extra in kinds.get(kind, ()):
             T = _to_primal(kind, len(place), extra)
@@ -367,8 +413,8 @@ def _by_cones(system: _System, pieces: Pieces, slack: Array, start: int) -> Arra
             shape.setdefault(kind, []).append(len(place) if kind == "soc" else extra)
     triples = sum(len(place) // 3 for place, _ in kinds.get("exp", ()))
     together = Cones(
-        zero=0, nonneg=len(up) + len(down), soc=tuple(shape["soc"]), psd=tuple(shape.get("psd", ())), exp=triples,
-        power=tuple(shape.get("power", ())), generalized_power=tuple(shape.get("generalized_power", ())),
+        zero=0, nonneg=len(up) + len(down) + len(h), soc=tuple(shape["soc"]), psd=tuple(shape.get("psd", ())),
+        exp=triples, power=tuple(shape.get("power", ())), generalized_power=tuple(shape.get("generalized_power", ())),
     )  # fmt: skip
     curved = np.append(WEAK * (unit / np.where(width > 0, width, unit)) ** 2, 0.0)
     costs = np.append(-slack / (STIFF * (float(np.abs(slack).max(initial=0.0)) or 1.0)), 1.0)
@@ -391,25 +437,38 @@ def _to_primal(kind: str, size: int, extra: Any) -> sp.csr_array:
     return sp.csr_array(sp.eye_array(size))
 
 
-def _open_rows(pieces: Pieces, s: Array, w: Array, known: np.ndarray, share: float = NEAR) -> _Open:
-    """The rows of functions at kinks whose multipliers are not known."""
+def _open_rows(  # noqa: PLR0917
+    pieces: Pieces, s: Array, w: Array, known: np.ndarray, share: float = NEAR, together: bool = False
+) -> _Open:
+    """The rows of functions at kinks whose multipliers are not known; with `together` those of functions inside of rows
+    at any ω, without intervals."""
     parts, sums, at = [(np.arange(0), np.zeros(0), np.zeros(0))], list[tuple[Ints, float]](), 0
     for group in pieces.groups:
         rows, omega, here = group.rows, group.omega(w)[:, None], s[group.rows]
-        near = _near(pieces, s, here, share)
-        if group.family.is_support:
-            near = np.where(_by_local(pieces)[rows].any(axis=1), np.inf, near)
+        near = _near_kinks(pieces, s, group, share)
         low, high = group.family.slopes_near(here, near)
-        is_open = _differs(low, high) & (~known[rows].any(axis=1) & (omega[:, 0] > 0))[:, None]
-        total, slopes = group.family.sum_near(here, near), group.family.slope(here)
+        at_any = together and not group.is_outer
+        is_open = _differs(low, high) & (~known[rows].any(axis=1) & ((omega[:, 0] > 0) | at_any))[:, None]
+        if at_any:
+            free = np.full(int(np.count_nonzero(is_open)), np.inf)
+            parts.append((rows[is_open], -free, free))
+            at += len(free)
+            continue
+        (total, most), slopes = group.family.sums_near(here, near), group.family.slope(here)
         numbers = at - 1 + np.cumsum(is_open).reshape(is_open.shape)
-        for i in np.flatnonzero(is_open.any(axis=1) & np.isfinite(total)):
+        for i in np.flatnonzero(is_open.any(axis=1) & (total == most)):
             rest = float(total[i] - slopes[i] @ ~is_open[i])
             sums.append((numbers[i, is_open[i]], rest * float(omega[i, 0])))
         parts.append((rows[is_open], (omega * low)[is_open], (omega * high)[is_open]))
         at += int(np.count_nonzero(is_open))
     rows, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
     return _Open(rows, low, high, sums)
+
+
+def _near_kinks(pieces: Pieces, s: Array, group: Group, share: float = NEAR) -> Array:
+    """The distance at which kinks may be active; any for support functions of columns that a point does not tell."""
+    near = _near(pieces, s, s[group.rows], share)
+    return np.where(_by_local(pieces)[group.rows].any(axis=1), np.inf, near) if group.family.is_support else near
 
 
 def _by_local(pieces: Pieces) -> np.ndarray:

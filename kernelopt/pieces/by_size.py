@@ -8,7 +8,7 @@ optimization".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -67,9 +67,10 @@ class Sorted(_BySize):
         low, high = self._weights_near(_with_zero(s), near)
         return low[:, :-1], high[:, :-1]
 
-    def sum_near(self, s: Array, near: Array) -> Array:
+    def sums_near(self, s: Array, near: Array) -> tuple[Array, Array]:
         low, high = (end[:, -1] for end in self._weights_near(_with_zero(s), near))
-        return np.where(low == high, self._falling().sum() - low, nan)
+        total = self._falling().sum()
+        return total - high, total - low
 
     def highest(self, s: Array, e: Array) -> Array:
         """h(s) + h(δ) ≤ h(s) + Σ |w|₍ⱼ₎|δ|₍ⱼ₎ for all |δ| ≤ e."""

@@ -68,8 +68,8 @@ class Largest(Family):
     def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
         return _shares_near(s, 1.0, near)
 
-    def sum_near(self, s: Array, near: Array) -> Array:
-        return np.where(s.max(axis=1) > near, 1.0, np.nan)
+    def sums_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        return 1.0 * (s.max(axis=1) > near), np.ones(len(s))
 
     def highest(self, s: Array, e: Array) -> Array:
         return self.value((s + e) + UNIT * (np.abs(s) + e))
@@ -147,8 +147,8 @@ class SumOfLargest(Family):
     def slopes_near(self, s: Array, near: Array) -> tuple[Array, Array]:
         return _shares_near(s, self.count, near)
 
-    def sum_near(self, s: Array, near: Array) -> Array:
-        return np.where(_last(s, self.count) > near, self.count, np.nan)
+    def sums_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        return self.count - 1.0 * (_last(s, self.count) <= near), np.full(len(s), float(self.count))
 
     def highest(self, s: Array, e: Array) -> Array:
         down = -np.sort(-_with_zero(s + e + UNIT * (np.abs(s) + e)), axis=1)

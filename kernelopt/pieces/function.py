@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import product
-from math import inf, nan
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,9 +102,9 @@ class Family(ABC):
         slope = self.slope(s)
         return slope, slope
 
-    def sum_near(self, s: Array, near: Array) -> Array:
-        """The sum of the entries of all these subgradients; NaN where it is not the same."""
-        return np.full(len(s), nan)
+    def sums_near(self, s: Array, near: Array) -> tuple[Array, Array]:
+        """The least and the largest sum of the entries of these subgradients; infinite where that is not known."""
+        return np.full(len(s), -inf), np.full(len(s), inf)
 
     @abstractmethod
     def highest(self, s: Array, e: Array) -> Array:

@@ -21,6 +21,10 @@ LOSSES = {
     "sorted": lambda e: cp.dotsort(cp.abs(e), [1, 0.5, 0.1]),
     "largest": lambda e: cp.max(cp.abs(e)),
     "insensitive": lambda e: cp.sum_largest(cp.pos(cp.abs(e) - 0.1), 2),
+    "of two lines": lambda e: cp.sum_largest(cp.maximum(e, -e), 2),
+    "of differences": lambda e: cp.sum_largest(cp.abs(np.array([[1, 2, -1], [0, 1, 1], [3, 0, 1]]) @ e), 2),
+    "group's or all": lambda e: cp.maximum(cp.sum_largest(cp.abs(e), 1), 0.7 * cp.sum(cp.abs(e))),
+    "all but the least, or all": lambda e: cp.maximum(cp.sum_largest(cp.abs(e), 2), 0.7 * cp.sum(cp.abs(e))),
     "of lengths": lambda e: cp.sum_largest(cp.hstack([cp.norm(e[:2]), cp.abs(e[2])]), 1),
 }
 PENALTIES = {
