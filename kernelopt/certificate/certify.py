@@ -30,7 +30,7 @@ from kernelopt.certificate.gram import (
     SAMPLED,
     STREAMED,
 )
-from kernelopt.certificate.links import free_features
+from kernelopt.certificate.links import free_features, has_free_outputs
 from kernelopt.certificate.report import (
     CAP,
     ESTIMATE,
@@ -228,9 +228,9 @@ def _by_way(  # noqa: PLR0917
         own = max((one for one in (own, *others) if one is not None), key=_by_value, default=None)
     told = [] if known is None or known.confined or scope != FULL else [known]
     confined = reduction.is_restriction and scope == FULL and not any(closes(one, tol) for one in told)
-    unbound = any(not reduction.form.norms_of(link.theta) for link in reduction.form.predictions)
-    # Without a norm of θ, Aᵀν must vanish. Multipliers of a factor of lower rank only make Bᵀν vanish, so that the
-    # bound is one for θ in the factor's span.
+    unbound = any(has_free_outputs(reduction, data.pieces, k) for k in range(len(reduction.form.predictions)))
+    # In outputs of θ that no norm binds, Aᵀν must vanish. Multipliers of a factor of lower rank only make Bᵀν vanish:
+    # the bound is one for θ in the factor's span.
     aims = tol > 0 or abs_tol is not None
     if confined and unbound and (own is None or (aims and not closes(own, tol))):
         return _by_way(reduction, data, point, request, upper, FROM_FACTOR)
@@ -537,7 +537,7 @@ def _rests_on(reduction: Reduction, data: Outer, found: UpperBound) -> tuple[str
     told += [sentence for link in links for sentence in link.theta.kernel.declarations()]
     told += [f"{link.term.loss.name} is convex, as declared" for link in reduction.form.smooth]
     told += [f"{term.loss.name}'s conjugate is its own, as declared" for term in reduction.form.proximal]
-    free = [number for number, link in enumerate(links) if not reduction.form.norms_of(link.theta)]
+    free = [number for number in range(len(links)) if has_free_outputs(reduction, data.pieces, number)]
     rounded = any(not free_features(reduction, number)[1] for number in free)
     return tuple(dict.fromkeys(told + ["for features as computed"] * rounded))
 

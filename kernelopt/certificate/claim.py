@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 Array = np.ndarray[Any, Any]
 NO_INVERSE, NO_WEIGHTS = sp.csr_array((0, 0)), sp.csc_array((0, 0))
+NO_COLUMNS = np.zeros((0, 0), dtype=int)
 
 
 class Norm(NamedTuple):
@@ -36,6 +37,8 @@ class Link(NamedTuple):
     V, gram, error : V = [n₁ … n_J, f₁ … f_J] over the rows; VᵀQV, whose entries are off by at most `error`
     shares : S (K, Σk) with SMᵀ ≈ I, for all M side by side. It divides the part of Aᵀν that the n leave among the norms
     features : (rows, p) where κ(x, z) = Σₖ φₖ(x)φₖ(z)
+    loose : where norms bind θM only, the link is that of ψ = θM, whose predictions w = Aψ are `columns`; these are the
+        columns of u = Aθ, (len(take), K), in which Aᵀν vanishes, and rows w − uM = 0 tie both
     """
 
     columns: Array
@@ -47,6 +50,7 @@ class Link(NamedTuple):
     error: Array
     shares: Array
     features: Array | None = None
+    loose: Array = NO_COLUMNS
 
 
 @dataclass(frozen=True, eq=False)

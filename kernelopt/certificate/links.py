@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import block_diag
 
 from kernelopt.certificate.claim import Link, Norm
@@ -54,6 +57,45 @@ def bound(reduction: Reduction, pieces: Pieces, number: int, costly: list[int]) 
     none, columns = np.zeros((V.shape[1], V.shape[1])), own.reshape(-1, K, order="F")
     shares = M if is_identity(M) else np.linalg.pinv(M.T)
     return Link(columns, link.take[: len(own) // K], np.zeros(n), stated, V, none, none, shares)
+
+
+def partly_bound(reduction: Reduction, pieces: Pieces, number: int, j: int, span: bool) -> tuple[Link, Pieces]:
+    """The link of ψ = θM for a norm of θM that does not bind all outputs of θ, and pieces with w = Aψ.
+
+    Further columns w (k for each row of u, in Fortran order) and rows w − uM = 0 tie ψ to u = Aθ, of which nothing else
+    remains: θ is as if it had no norm.
+    """
+    of_theta, free = reduction.form.norms[j], unbound(reduction, pieces, number, span)
+    M, u = of_theta.right, free.columns
+    k, rows, (m, n) = M.shape[1], len(u), pieces.S.shape
+    w = (n + np.arange(rows * k)).reshape(rows, k, order="F")
+    of_u = sp.csr_array((np.ones(u.size), (u.ravel(order="F"), np.arange(u.size))), shape=(n, u.size))
+    ties = sp.hstack([-sp.kron(M.T, sp.eye_array(rows)) @ of_u.T, sp.eye_array(rows * k)])
+    S = sp.csr_array(sp.vstack([sp.hstack([pieces.S, sp.csr_array((m, rows * k))]), ties]))
+    none = np.zeros(rows * k)
+    extended = replace(
+        pieces, n=n + rows * k, c=np.append(pieces.c, none), S=S, s0=np.append(pieces.s0, none),
+        equal=np.append(pieces.equal, m + np.arange(rows * k)),
+    )  # fmt: skip
+    f, count = of_theta.function_rows, len(of_theta.function_rows)
+    V, gram = np.zeros((len(free.sizes), k + count)), np.zeros((k + count, k + count))
+    V[f, k + np.arange(count)] = 1.0
+    t = int(pieces.columns[of_theta.t.id][0])
+    norm = Norm(t, DUAL_KIND.get(of_theta.kind, "fro"), np.eye(k), slice(0, k), slice(k, k + count))
+    return Link(w, free.take, free.sizes, [norm], V, gram, gram, np.eye(k), free.features, u), extended
+
+
+def multipliers_of_ties(link: Link, M: Array, g: Array) -> Array:
+    """η of the rows w − uM = 0, with g_u = ηMᵀ as nearly as possible."""
+    return np.asarray((g[link.loose] @ np.linalg.pinv(M).T).ravel(order="F"))
+
+
+def has_free_outputs(reduction: Reduction, pieces: Pieces | None, number: int) -> bool:
+    """Whether some combination of the outputs in use of a θ has no norm, as far as pieces tell."""
+    if pieces is None or not {norm.t.id for norm in reduction.form.norms} <= set(pieces.columns):
+        return not reduction.form.norms_of(reduction.form.predictions[number].theta)
+    own = costly(reduction, pieces, number)
+    return not own or bound(reduction, pieces, number, own) is None
 
 
 def unbound(reduction: Reduction, pieces: Pieces, number: int, span: bool) -> Link:

@@ -24,7 +24,7 @@ from kernelopt.certificate.cancelling import with_exact_costs
 from kernelopt.certificate.claim import Bound, Dual, Link, nothing, still
 from kernelopt.certificate.gram import CHEAP, Gram, gram_of
 from kernelopt.certificate.lengths import raised, single
-from kernelopt.certificate.links import bound, costly, turned, unbound
+from kernelopt.certificate.links import bound, costly, multipliers_of_ties, partly_bound, turned, unbound
 from kernelopt.certificate.multipliers import Multipliers, norm_slope
 from kernelopt.certificate.parts import Costs, at_point, directions
 from kernelopt.certificate.report import Lower
@@ -125,7 +125,7 @@ class Proven(NamedTuple):
 def lower_bound(  # noqa: PLR0917
     reduction: Reduction, pieces: Pieces, point: Iterate, a: Array, way: str, span: bool, known: Lower | None = None
 ) -> Lower | None:
-    """The bound proven from multipliers near a; None where norms bind some outputs of a θ only.
+    """The bound proven from multipliers near a; None where several norms bind some outputs of a θ only.
 
     point : its θ̂ tells how Aᵀν is divided among several norms; known : a bound whose VᵀQV hold for the same ν
     """
@@ -153,12 +153,23 @@ def proven(  # noqa: PLR0917
         return None
     found = Proven(nothing("the multipliers are not finite, or not those of the rows"), None, pieces, task.free)
     if a.shape == pieces.s0.shape and np.isfinite(a).all():
+        a = _with_ties(task, pieces.c + pieces.slopes(a), a)
         found = _by_spares(task, point, a, way, span)
-        exact = with_exact_costs(pieces, task.free) if "vanish" in found.bound.missing else None
-        extended = None if exact is None else _task(reduction, exact[0], span, known)
-        if exact is not None and extended is not None:
-            found = _by_spares(extended, point, np.append(a, exact[1]), way, span)
+        exact = with_exact_costs(task.pieces, task.free) if "vanish" in found.bound.missing else None
+        if exact is not None:
+            found = _by_spares(_on(exact[0], task), point, np.append(a, exact[1]), way, span)
     return found
+
+
+def _with_ties(task: Claimed, g: Array, a: Array) -> Array:
+    """Multipliers with those of rows w − uM = 0, the last ones."""
+    norms = task.reduction.form.norms
+    ties = [
+        multipliers_of_ties(link, norms[own[0]].right, g)
+        for link, own in zip(task.links, task.norms, strict=True)
+        if link.loose.size
+    ]
+    return np.concatenate([a, *ties])
 
 
 def _costs(pieces: Pieces, claim: Claim, a: Array) -> tuple[Array, ...]:
@@ -203,13 +214,14 @@ def of_terms(reduction: Reduction, pieces: Pieces) -> float:
     if task is None:
         return -inf
     parts = [_whole(link) for link in task.links]
-    claim = _claim(task, still(pieces.twins.sign * a[pieces.twins.row]), parts, MARGIN, CHEAP, False)
+    a = np.append(pieces.twins.sign * a[pieces.twins.row], np.zeros(len(task.pieces.s0) - len(a)))
+    claim = _claim(task, still(a), parts, MARGIN, CHEAP, False)
     plain = not any(known.stack.any() for known in claim.multipliers)
-    return pieces_checker.lower(pieces, claim.links, claim.dual).value if plain else -inf
+    return pieces_checker.lower(task.pieces, claim.links, claim.dual).value if plain else -inf
 
 
 def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None) -> Claimed | None:
-    """None where norms bind some outputs of a θ only."""
+    """None where several norms bind some outputs of a θ only; where one does, the pieces have further rows."""
     form = reduction.form
     named = [link.u.id for link in form.predictions if link.u is not None] + [norm.t.id for norm in form.norms]
     if not set(named) <= set(pieces.columns):
@@ -218,6 +230,8 @@ def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None)
     for number in range(len(form.predictions)):
         own = costly(reduction, pieces, number)
         found = bound(reduction, pieces, number, own) if own else unbound(reduction, pieces, number, span)
+        if found is None and len(own) == 1:
+            found, pieces = partly_bound(reduction, pieces, number, own[0], span)
         if found is None:
             return None
         t = [norm.column for norm in found.norms]
@@ -226,6 +240,13 @@ def _task(reduction: Reduction, pieces: Pieces, span: bool, known: Lower | None)
     free = pieces_checker.free_columns(pieces, links)
     owner = np.repeat(np.arange(len(free.owners)), np.diff(free.starts))
     return Claimed(reduction, pieces, links, norms, fixed, free, owner, known)
+
+
+def _on(pieces: Pieces, task: Claimed) -> Claimed:
+    """The same on pieces with further columns and rows of no θ."""
+    free = pieces_checker.free_columns(pieces, task.links)
+    owner = np.repeat(np.arange(len(free.owners)), np.diff(free.starts))
+    return task._replace(pieces=pieces, free=free, owner=owner)
 
 
 def _proven(  # noqa: PLR0917

@@ -225,18 +225,19 @@ def cones(pieces: Pieces) -> list[tuple[str, Array, Any]]:
 def _owned(links: Sequence[Link]) -> Array:
     """The columns of u and t."""
     t = [norm.column for link in links for norm in link.norms]
-    return np.concatenate([t, *(link.columns.ravel() for link in links)]).astype(int)
+    of_theta = [columns.ravel() for link in links for columns in (link.columns, link.loose)]
+    return np.concatenate([t, *of_theta]).astype(int)
 
 
 def free_columns(pieces: Pieces, links: Sequence[Link]) -> Free:
     """Columns in which g must be 0, with entries at the rows whose multipliers count, and the cost as row m: those of
-    no θ, and for a θ without a norm one per row or feature of Aᵀν."""
+    no θ, and for outputs of a θ that no norm binds one per row or feature of Aᵀν."""
     other = ~pieces.twins.settled
     other[_owned(links)] = False
     J = np.flatnonzero(other)
     parts = [(*_with_costs(pieces, J), J, np.full(len(J), -1))]
     for number, link in enumerate(links):
-        for columns in link.columns.T if not link.norms else ():
+        for columns in (link.loose if link.norms else link.columns).T:
             order = np.argsort(link.take) if link.features is None else np.arange(len(columns))
             rows, values, counts = of_free_theta(*_with_costs(pieces, columns[order]), link, link.take[order])
             parts.append((rows, values, counts, np.full(len(counts), -1), np.full(len(counts), number)))

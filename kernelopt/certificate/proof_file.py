@@ -81,6 +81,9 @@ def written(reduction: Reduction, pieces: Pieces, point: Iterate, rows: Array, s
         claimed = on_pieces.proven(reduction, pieces, point, a, way, span=False)
         if claimed is None or claimed.claim is None or not isfinite(claimed.bound.value):
             continue
+        if any(link.loose.size for link in claimed.claim.links):
+            why = "norms bind some outputs of a θ only"
+            continue
         try:
             proof = _Writer(reduction, claimed, pieces.n, point, statement, written).proof()
             if proof.violation and not len(pieces.equal):  # a bound of the norm, as a rule

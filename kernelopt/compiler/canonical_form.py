@@ -81,8 +81,8 @@ class PredictionLink:
     has_fitted: bool = False
 
     def summed(self, nu: Array) -> Array:
-        """ν added up over repeated rows, (n, K), for ν of u's shape or flattened in Fortran order."""
-        outputs = self.theta.outputs or 1
+        """ν added up over repeated rows, (n, K), for ν of u's shape, with any K, or flattened in Fortran order."""
+        outputs = nu.shape[1] if nu.ndim == 2 else self.theta.outputs or 1
         total = np.zeros((len(self.rows), outputs))
         if self.u is not None:
             np.add.at(total, self.take, nu.reshape(-1, outputs, order="F"))
