@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -21,10 +21,15 @@ from kernelopt.language.text import describe
 from kernelopt.support.checks import require_kind, shown
 from kernelopt.support.cvxpy_parts import (
     Atom,
+    DivExpression,
     Leaf,
     MulExpression,
+    NegExpression,
     Pnorm,
     Power,
+    Promote,
+    QuadForm,
+    multiply,
     normNuc,
     quad_over_lin,
     reshape,
@@ -139,6 +144,13 @@ def _checked_features(variable: cp.Variable, features: Features) -> tuple[tuple[
     return tuple(pairs)
 
 
+class _Scaled(NamedTuple):
+    """A view of θ times a number."""
+
+    view: ThetaExpression
+    factor: float
+
+
 class _Translation:
     """One walk over the explicit tree, which translates it to kernelopt's nodes and lists uses that are not covered."""
 
@@ -152,9 +164,11 @@ class _Translation:
 
     def constraint(self, node: Any) -> Any:
         if isinstance(node, cp.SOC):
-            view = self._view(node.args[1])
-            if view is not None and view.outputs is None and node.args[0].size == 1:
-                return norm(view) <= cp.reshape(self.expression(node.args[0]), (), order="F")
+            found = self._scaled(node.args[1])
+            if found is not None and found.view.outputs is None and node.args[0].size == 1:
+                return _times(abs(found.factor), norm(found.view)) <= cp.reshape(
+                    self.expression(node.args[0]), (), order="F"
+                )
         return self._rebuilt(node)
 
     def expression(self, node: Any) -> Any:
@@ -165,7 +179,7 @@ class _Translation:
         return self._done[id(node)]
 
     def _translated(self, node: Any) -> Any:
-        if self._view(node) is not None:
+        if self._scaled(node) is not None:
             return self._refuse(node, node)
         if isinstance(node, Leaf):
             return node
@@ -176,7 +190,7 @@ class _Translation:
             found = match(node)
             if found is not None:
                 return found
-        used = next((a for a in getattr(node, "args", []) if self._view(a) is not None), None)
+        used = next((a for a in getattr(node, "args", []) if self._scaled(a) is not None), None)
         return self._rebuilt(node) if used is None else self._refuse(node, used)
 
     def _rebuilt(self, node: Any) -> Any:
@@ -197,54 +211,91 @@ class _Translation:
                 return None
             whole_columns = np.array_equal(entries, np.add.outer(np.arange(p) * K, entries[0]))
             return self.theta[:, entries[0]] if whole_columns else None
-        if isinstance(node, MulExpression) and node.args[0] is self.variable and _is_number(node.args[1]):
+        if _is_product(node) and node.args[0] is self.variable and _is_number(node.args[1]) and node.args[1].ndim:
             return self.theta @ node.args[1].value
         return None
 
     def _prediction(self, node: Any) -> Any:
         """Φ @ θ, rows of Φ times θ, and θ @ Φᵀ for a vector θ."""
-        if not isinstance(node, MulExpression):
+        if not _is_product(node):
             return None
         left, right = node.args
-        if _is_number(left) and self._view(right) is not None:
-            M, view = left.value, self._view(right)
-        elif _is_number(right) and left is self.variable and self.theta.outputs is None:
-            M, view = right.value.T, self.theta
+        if _is_number(left):
+            M, found = left.value, self._scaled(right)
+        elif _is_number(right) and self.theta.outputs is None:
+            M, found = right.value.T, self._scaled(left)
         else:
             return None
-        M = np.asarray(M.toarray() if hasattr(M, "toarray") else M, dtype=np.float64)
-        A = self._rows_of(np.atleast_2d(M) + 0.0)
-        if A is None or view is None:
+        if found is None:
             return None
-        prediction = A @ view
+        M = np.asarray(M.toarray() if hasattr(M, "toarray") else M, dtype=np.float64)
+        parts = self._rows_of(np.atleast_2d(M) + 0.0)
+        if not parts:
+            return None
+        predictions = [A @ found.view for A in parts]
+        stacked = cp.hstack if predictions[0].ndim == 1 else cp.vstack
+        prediction = _times(found.factor, predictions[0] if len(parts) == 1 else stacked(predictions))
         return prediction[0] if M.ndim == 1 else prediction
 
-    def _rows_of(self, M: Array) -> FeatureMatrix | None:
-        """A[rows] with the rows of M, if all of them are rows of one Φ."""
-        for A, number in self.rows:
-            found = [number.get(row.tobytes()) for row in np.ascontiguousarray(M)]
-            if None not in found:
-                return A if found == list(range(len(A))) else A[np.array(found)]
+    def _rows_of(self, M: Array) -> list[FeatureMatrix]:
+        """Parts A[rows], one below the other, with the rows of M; none unless all of them are rows of some Φ."""
+        rows, parts, start = [row.tobytes() for row in np.ascontiguousarray(M)], list[FeatureMatrix](), 0
+        while start < len(rows):
+            A, found = max(
+                ((A, _leading(number, rows[start:])) for A, number in self.rows), key=lambda one: len(one[1])
+            )
+            if not found:
+                return []
+            parts.append(A if found == list(range(len(A))) else A[np.array(found)])
+            start += len(found)
+        return parts
+
+    def _scaled(self, node: Any) -> _Scaled | None:
+        """The view times a number that the node is; None for any other node."""
+        view = self._view(node)
+        if view is not None:
+            return _Scaled(view, 1.0)
+        if isinstance(node, NegExpression):
+            found = self._scaled(node.args[0])
+            return None if found is None else _Scaled(found.view, -found.factor)
+        if not isinstance(node, (multiply, MulExpression, DivExpression)):
+            return None
+        left, right = node.args
+        if isinstance(node, DivExpression):
+            c, found = _single_number(right), self._scaled(left)
+            return None if not c or found is None else _Scaled(found.view, found.factor / c)
+        for number, other in ((left, right), (right, left)):
+            c, found = _single_number(number), self._scaled(other)
+            if c is not None and found is not None:
+                return _Scaled(found.view, found.factor * c)
         return None
 
     def _norm(self, node: Any) -> Any:
         """The Euclidean, Frobenius, nuclear and spectral norms, and the sum of squares."""
         argument = node.args[0] if getattr(node, "args", None) else None
         if isinstance(node, cp.Sum) and isinstance(argument, Power) and argument.p.value == 2 and node.axis is None:
-            view = self._view(argument.args[0])
-            return None if view is None else sum_squares(view)
+            found = self._scaled(argument.args[0])
+            return None if found is None else _times(found.factor**2, sum_squares(found.view))
         if isinstance(node, Pnorm) and float(node.p) == 2 and node.axis is None:
             # cvxpy writes the Frobenius norm as that of the flattened matrix.
-            view = self._view(argument.args[0] if isinstance(argument, reshape) else argument)
-            return None if view is None else norm(view, None if view.outputs is None else "fro")
-        view = self._view(argument)
-        if view is None:
+            found = self._scaled(argument.args[0] if isinstance(argument, reshape) else argument)
+            if found is None:
+                return None
+            return _times(abs(found.factor), norm(found.view, None if found.view.outputs is None else "fro"))
+        found = self._scaled(argument)
+        if found is None:
             return None
+        view, c = found
+        if isinstance(node, QuadForm):
+            length = _multiple_of_identity(node.args[1])
+            return None if length is None else length * c**2 * sum_squares(view)
         if isinstance(node, quad_over_lin) and node.axis is None:
-            return sum_squares(view) if _is_number(node.args[1]) and node.args[1].value == 1 else None
+            divisor = node.args[1]
+            is_known = _is_number(divisor) and float(divisor.value.item()) > 0
+            return _times(c**2 / float(divisor.value.item()), sum_squares(view)) if is_known else None
         if isinstance(node, normNuc):
-            return norm(view, "nuc")
-        return norm(view, 2) if isinstance(node, sigma_max) else None
+            return _times(abs(c), norm(view, "nuc"))
+        return _times(abs(c), norm(view, 2)) if isinstance(node, sigma_max) else None
 
     def _refuse(self, node: Any, used: Any) -> Any:
         name = describe(node) if isinstance(node, (Atom, Leaf)) else f"{type(node).__name__}(…)"
@@ -256,13 +307,50 @@ def _is_number(node: Any) -> bool:
     return bool(node.is_constant()) and not node.parameters()
 
 
+def _is_product(node: Any) -> bool:
+    """Whether the node is a matrix product: cvxpy's elementwise products are of its class, too."""
+    return isinstance(node, MulExpression) and not isinstance(node, multiply)
+
+
+def _single_number(node: Any) -> float | None:
+    """The finite number that all entries of a constant are, as where cvxpy promotes it."""
+    if not _is_number(node) or not node.is_real():
+        return None
+    if isinstance(node, Promote):
+        node = node.args[0]
+    return float(node.value) if node.ndim == 0 and np.isfinite(node.value) else None
+
+
+def _times(factor: float, node: Any) -> Any:
+    return node if factor == 1 else factor * node
+
+
+def _multiple_of_identity(P: Any) -> float | None:
+    """The c > 0 with P = cI."""
+    if not _is_number(P):
+        return None
+    values = np.asarray(P.value.toarray() if hasattr(P.value, "toarray") else P.value)
+    c = float(np.real(values.flat[0]))
+    return c if c > 0 and np.array_equal(values, c * np.eye(len(values))) else None
+
+
+def _leading(number: Mapping[bytes, int], rows: list[bytes]) -> list[int]:
+    """The numbers of the first rows, up to one without a number."""
+    found = list[int]()
+    for row in rows:
+        if row not in number:
+            break
+        found.append(number[row])
+    return found
+
+
 def _remedy(node: Any, used: Any) -> str:
     if isinstance(node, (slice_index, special_index)):
         return (
             "an entry of θ that is treated on its own, such as an intercept, becomes a cp.Variable of its own, and "
             "its column leaves Φ"
         )
-    if isinstance(node, MulExpression) and _is_number(node.args[0]) and node.args[0].ndim == 2:
+    if _is_product(node) and _is_number(node.args[0]) and node.args[0].ndim == 2:
         return (
             "give that matrix in features={Phi: A} if its rows are feature vectors; if it is a product M @ Phi, write "
             "M @ (Phi @ theta)"

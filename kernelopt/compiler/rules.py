@@ -21,7 +21,7 @@ from kernelopt.language.nodes import Prediction, ThetaLeaf, ThetaNorm
 from kernelopt.language.smooth import SmoothTerm
 from kernelopt.language.text import describe
 from kernelopt.losses import CHECKED
-from kernelopt.support.cvxpy_parts import PRODUCTS, Atom, DivExpression, Elementwise, Leaf, broadcast_to
+from kernelopt.support.cvxpy_parts import PRODUCTS, Atom, DivExpression, Elementwise, Leaf, broadcast_to, perspective
 
 # How a larger value acts on the minimized problem: it cannot help, it cannot hurt, or its effect is unknown.
 COSTS, HELPS, UNKNOWN = 1, -1, 0
@@ -152,6 +152,14 @@ class _Walk:
             return False
         if not isinstance(node, Atom):
             return self._visit_problem(node, place)
+        if isinstance(node, perspective) and any(isinstance(v, ThetaLeaf) for v in node.variables()):
+            rule = "a perspective s·f(x/s) is a function of variables x, and cvxpy takes it of θ itself here"
+            remedy = (
+                "take it of a variable, cp.perspective(f(z), s), with the constraint z == theta(X)[i] for a "
+                "prediction, or ko.norm(theta) <= z for a norm"
+            )
+            self.refuse(describe(node), place, rule, remedy)
+            return True
         if isinstance(node, SmoothTerm):
             _note(self.smooth, node)
         if hasattr(node, CHECKED):

@@ -76,10 +76,10 @@ from kernelopt.support.types import Array, Ints
 __all__ = [
     "COLUMNS", "JOINTLY_LINEAR", "PRODUCTS", "SIGNED", "AddExpression", "AffAtom", "Atom", "Compiled", "ConeData",
     "DataSlopes", "DivExpression", "Elementwise", "Hstack", "Inequality", "Leaf", "LogicExpression", "MatrixFrac",
-    "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Solution", "SolverStats",
-    "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients", "compiled", "cone_data",
-    "distinct_nodes", "forget", "get_id", "graph_form", "has_complex_leaves", "has_graph_form", "index", "jacobians",
-    "multiply", "nodes_of", "norm1", "normNuc", "perspective", "perspective_of", "quad_over_lin",
+    "MulExpression", "NegExpression", "Pnorm", "PnormApprox", "Power", "PowerApprox", "Promote", "QuadForm", "Solution",
+    "SolverStats", "Sum", "Vstack", "broadcast_to", "clarabel_answer", "clarabel_cones", "coefficients", "compiled",
+    "cone_data", "distinct_nodes", "forget", "get_id", "graph_form", "has_complex_leaves", "has_graph_form", "index",
+    "jacobians", "multiply", "nodes_of", "norm1", "normNuc", "perspective", "perspective_of", "quad_over_lin",
     "require_setup_within",
     "reshape", "rightly_valued", "sigma_max", "special_index", "symmetric_wrap", "with_args",
 ]  # fmt: skip

@@ -40,6 +40,16 @@ COVERED = {
     "cone": lambda t: (cp.norm1(PHI @ t - y), [cp.SOC(cp.Constant(0.5), t)]),
     "intercept": lambda t: (cp.sum(cp.pos(1 - cp.multiply(labels, PHI @ t + b))) + cp.sum_squares(t), []),
     "rows": lambda t: (cp.sum_squares(PHI[:7] @ t - y[:7]) + cp.sum_squares(t), [PHI[3] @ t >= 0]),
+    "negated": lambda t: (cp.sum_squares(PHI @ -t - y) + 2 * cp.norm(-t), []),
+    "scaled": lambda t: (
+        cp.norm1(PHI @ (2 * t) - y) + cp.sum_squares(3 * t) + cp.norm(t / -2),
+        [GRID @ (t * 0.5) >= 0],
+    ),
+    "scaled transposed": lambda t: (cp.sum_squares((t / 2) @ PHI.T - y) + cp.sum(cp.square(-t)), []),
+    "scaled cone": lambda t: (cp.norm1(PHI @ t - y), [cp.SOC(cp.Constant(0.5), 2 * t)]),
+    "quadratic form": lambda t: (cp.norm1(PHI @ t - y) + cp.quad_form(-2 * t, 0.5 * np.eye(6)), []),
+    "quadratic over a number": lambda t: (cp.norm1(PHI @ t - y) + cp.quad_over_lin(t, 2.0), []),
+    "rows of several matrices": lambda t: (cp.norm1(cp.vstack([PHI, GRID, PHI[:2]]) @ t - 1) + cp.sum_squares(t), []),
     "several feature matrices": lambda t: (cp.norm1(PHI @ t - y) + cp.sum_squares(t), [GRID @ t >= 0]),
 }
 COVERED_MATRIX = {
@@ -47,6 +57,11 @@ COVERED_MATRIX = {
     "nuclear": lambda t: (cp.sum_squares(PHI @ t - 1) + cp.normNuc(t), []),
     "spectral": lambda t: (cp.sum_squares(PHI @ t - 1) + cp.sigma_max(t), []),
     "squares": lambda t: (cp.sum_squares(PHI @ t - 1) + cp.sum_squares(t), []),
+    "scaled": lambda t: (cp.sum_squares(PHI @ (-2 * t) - 1) + cp.normNuc(t / 2) + cp.norm(-t, "fro"), []),
+    "rows of several matrices": lambda t: (
+        cp.sum_squares(cp.vstack([GRID, PHI]) @ t - 1) + cp.sum_squares(t[:, 0] / 3) + cp.sum_squares(t),
+        [],
+    ),
     "columns": lambda t: (cp.sum_squares(PHI @ t[:, 0] - 1) + cp.norm(t[:, 0]) + cp.norm(t[:, 1:], "fro"), []),
     "columns in another order": lambda t: (cp.sum_squares(PHI @ t[:, [2, 0]] - 1) + cp.norm(t[:, [2, 0]], "fro"), []),
     "columns by mask": lambda t: (
@@ -63,7 +78,9 @@ NOT_COVERED = {
     "weighted norm": lambda t: (cp.sum_squares(PHI @ t) + cp.norm(np.diag(np.arange(6.0)) @ t), "features="),
     "sum": lambda t: (cp.sum_squares(PHI @ t - y) + cp.sum(t), "cp.norm"),
     "maximum": lambda t: (cp.sum_squares(PHI @ t - y) + cp.max(t), "cp.norm"),
-    "multiple of θ": lambda t: (cp.sum_squares(2 * t), "cp.norm"),
+    "multiple of θ": lambda t: (cp.sum(2 * t), "cp.norm"),
+    "another quadratic form": lambda t: (cp.quad_form(t, np.diag(np.arange(1.0, 7.0))), "cp.norm"),
+    "a part of the rows": lambda t: (cp.sum_squares(np.vstack([PHI, RNG.normal(size=(1, 6))]) @ t), "features="),
     "scaled rows": lambda t: (cp.sum_squares((y[:, None] * PHI) @ t), r"M @ \(Phi @ theta\)"),
     "spectral norm of a table": lambda t: (cp.sigma_max(cp.reshape(t, (3, 2), order="F")), "cp.norm"),
     "indicator": lambda t: (cp.sum_squares(PHI @ t) + cp.transforms.indicator([t >= 0]), "indicator"),
@@ -86,7 +103,7 @@ def test_vector(name, theta):
     problem, recovered, duals = both(explicit, theta)
     assert np.abs(PHI @ (recovered - theta.value)).max() < 1e-3
     for ours, theirs in zip(duals, [c.dual_value for c in explicit.constraints], strict=True):
-        if name != "cone":  # it became ‖θ‖ ≤ 0.5, a constraint of its own
+        if "cone" not in name:  # it became ‖θ‖ ≤ 0.5, a constraint of its own
             assert np.abs(ours - theirs).max() < 1e-4
     assert problem.is_representable()
 
@@ -225,3 +242,14 @@ def test_kernels_agree_in_any_unit(size):
         else:
             with pytest.raises(DataError, match="at rows 0 and 0"):
                 ko.Problem.from_cvxpy(explicit, t, [(Phi, features)])
+
+
+@pytest.mark.parametrize(
+    "use", [lambda t, C: cp.sum_squares(cp.multiply(t, C)), lambda t, C: cp.sum_squares(cp.multiply(C, t))]
+)
+def test_elementwise_products_are_no_matrix_products(use):
+    """Shapes agree for both where θ is square."""
+    t, square = cp.Variable((2, 2), name="t"), ko.FeatureMatrix(X[:2], ko.kernels.Linear())
+    explicit = cp.Problem(cp.Minimize(cp.sum_squares(X[:2] @ t - 1) + use(t, X[:2])))
+    with pytest.raises(RepresenterError, match=r"data\]·t|t·\["):
+        ko.Problem.from_cvxpy(explicit, theta=t, features={cp.Constant(X[:2]): square})

@@ -107,8 +107,21 @@ def test_theta_inside_something_that_is_not_an_atom(theta):
     assert not partial.is_representable()
     assert "atoms only" in str(partial.explain())
     hidden = cp.perspective(ko.sum_squares(theta), cp.Variable(nonneg=True))  # θ inside an atom's data
-    with pytest.raises(RepresenterError, match="trees is internal"):
+    with pytest.raises(RepresenterError, match=r"perspective(.|\n)*cp.perspective\(f\(z\), s\), with"):
         ko.Problem(cp.Minimize(hidden + ko.norm(theta))).solve()
+
+
+def test_a_perspective_is_taken_of_a_variable(theta):
+    """As the refusal advises; the truth is that of cvxpy in explicit coefficients."""
+    s, z, kernel = cp.Variable(nonneg=True), cp.Variable(), ko.kernels.Gaussian(sigma=1.0)
+    theta, rows = ko.Theta(kernel), X[:4]
+    costs = cp.perspective(cp.exp(z), s) + cp.square(s - 1)
+    with pytest.raises(RepresenterError, match="perspective"):
+        ko.Problem(cp.Minimize(cp.perspective(cp.exp(theta(rows)[0]), s) + ko.sum_squares(theta))).solve()
+    problem = ko.Problem(cp.Minimize(costs + ko.sum_squares(theta) + cp.sum(theta(rows))), [z == theta(rows)[0]])
+    w, L = cp.Variable(4), np.linalg.cholesky(kernel(rows, rows))
+    explicit = cp.Problem(cp.Minimize(costs + cp.sum_squares(w) + cp.sum(L @ w)), [z == (L @ w)[0]])
+    assert problem.solve() == pytest.approx(explicit.solve(solver="CLARABEL"), rel=1e-6)
 
 
 def test_not_convex_is_another_question(theta):
