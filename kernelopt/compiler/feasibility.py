@@ -79,6 +79,26 @@ def phase_one_of_rows(form: CanonicalForm, data: ConicForm) -> Question | None:
     return Question(CanonicalForm(_least_violation(data, x, [], _unit(data)), (), ()), x)
 
 
+def phase_one_as_stated(form: CanonicalForm) -> Question | None:
+    """minimize s ≥ 0 over  f ≤ s  for all stated inequalities f ≤ 0, the other constraints as they are, and the links.
+
+    A positive lower bound proves infeasibility. The functions f stay as they are: multipliers of their cone forms may
+    be degenerate where those of f itself prove a bound. None without an inequality.
+    """
+    inequalities = [c for c in form.outer.constraints if isinstance(c, cp.constraints.Inequality)]
+    if not inequalities or not form.has_cones:
+        return None
+    s = cp.Variable(nonneg=True)
+    relaxed = [c.expr <= s if any(c is one for one in inequalities) else c for c in form.outer.constraints]
+    outer = cp.Problem(cp.Minimize(s), relaxed)
+    used = {variable.id for variable in outer.variables()}
+    norms = tuple(norm for norm in form.norms if norm.t.id in used)
+    predictions = tuple(
+        link if link.u is None or link.u.id in used else replace(link, u=None) for link in form.predictions
+    )
+    return Question(CanonicalForm(outer, predictions, norms), s)
+
+
 def _unit(data: ConicForm) -> float:
     """A power of 2 that brings predictions to about unit size."""
     return float(power_of_2(1 / (data.data_unit or 1.0)))

@@ -81,7 +81,7 @@ def diagnose(task: Task, outer: Outer, given_up: Iterate | None, feasible_only: 
         if guides is not None:
             return Diagnosis(None, guides)
         found = _least_violation(task, feasibility.phase_one(form, data))
-    if found.proven:
+    if found.proven or (found.violation > RAY_FEASIBILITY**2 and _is_infeasible_as_stated(task)):
         return Diagnosis(Status.INFEASIBLE)
     if feasible_only:
         return Diagnosis(None, found.guides)
@@ -117,7 +117,8 @@ def guides_of(reduction: Reduction, latest: Lower | None) -> dict[Theta, Guide]:
 
 @dataclass(frozen=True, eq=False)
 class _Violation:
-    """The square of the least violation, nan where it was not found, and whether it is proven to be positive."""
+    """The square of the least violation or the largest one, nan where it was not found, and whether it is proven to be
+    positive."""
 
     violation: float
     proven: bool = False
@@ -137,6 +138,12 @@ def _least_violation(task: Task, question: Question | None) -> _Violation:
     proven = not found.assumptions and found.scope == FULL and found.lower > PROVEN * found.rounding > 0
     helps = not proven and task.reduction.is_restriction
     return _Violation(point.value, proven, guides_of(reduction, own) if helps else {})
+
+
+def _is_infeasible_as_stated(task: Task) -> bool:
+    """Whether the largest violation of stated inequalities is proven to be positive."""
+    question = feasibility.phase_one_as_stated(task.reduction.form)
+    return question is not None and _least_violation(task, question).proven
 
 
 def _guides_beyond(task: Task, data: ConicForm, given_up: Iterate) -> dict[Theta, Guide] | None:
