@@ -66,9 +66,11 @@ def path(
 
     With `between=(low, high)` instead of `values`, the spacing is chosen. The next value is the farthest one at which
     the certificate of the last answer, `problem.certificate_at`, has a relative gap ≤ `gap`. It is found by bisection,
-    on a logarithmic scale if both ends are positive, without a solve. For a parameter that enters linearly, as in
-    λ‖θ‖² or ‖θ‖ ≤ R, the gap is largest at the end of such an interval. For every value between `low` and `high` some
-    row is therefore optimal up to `gap`; `path.at(value)` finds it, and certifies it there. (Giesen, Laue, Mueller and
+    on a logarithmic scale if both ends are positive, without a solve. For a parameter of costs alone that enters
+    linearly, as in λ‖θ‖², and for ‖θ‖ ≤ R, the gap is largest at the end of such an interval. For every value between
+    `low` and `high` some row is therefore optimal up to `gap`; `path.at(value)` finds it, and certifies it there. For a
+    parameter that shifts a loss, or bounds other variables, this holds for the absolute gap, but not for the relative
+    one, which `path.at(value)` tells. (Giesen, Laue, Mueller and
     Swiercy, Approximating Concavely Parameterized Optimization Problems, NIPS 2012.) If answers are infeasible for
     smaller values, as for ‖θ‖ ≤ R, the path goes upwards. λ‖θ‖² needs about 1/√gap rows, λ‖θ‖ and ‖θ‖ ≤ R up to 1/gap.
 
