@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -92,7 +93,7 @@ class Problem(Statement, Answered):
         self._state(stated)
         self._boxes, self._given = boxes, given
         self._point: Iterate | None = None
-        self._is_solving = False
+        self._solves_in: int | None = None  # the process; a fork may cut a solve of another thread short
         self._shown: tuple[Reduction, cp.Problem] | None = None
         self._factored: Factored | None = None
         self._solution = solution
@@ -316,16 +317,16 @@ class Problem(Statement, Answered):
     @contextmanager
     def _not_within_itself(self) -> Iterator[None]:
         """A context for a solve. Raises KernelOptError where a function that it calls solves the same problem."""
-        if self._is_solving:
+        if self._solves_in == os.getpid():
             raise KernelOptError(
                 "Expected losses and kernels that do not solve the problem in which they stand; one calls its solve(). "
                 "State what it needs as a problem of its own."
             )
-        self._is_solving = True
+        self._solves_in = os.getpid()
         try:
             yield
         finally:
-            self._is_solving = False
+            self._solves_in = None
 
     def _solve_everywhere(self, options: dict[str, Any]) -> float | None:
         """Solve with points of the boxes, exchanged until g ≥ 0 is proven on all of them."""

@@ -26,6 +26,7 @@ from kernelopt.support.types import Array
 # Roundings of a row and of a sum that both sides may differ by. A misread function is off by far more, and sums of many
 # terms by less.
 ROUNDINGS = 1e4 * UNIT
+UNDERFLOWS = 1e4 * 2.0**-1074  # of products in each term, whose digits the smallest doubles lack
 
 
 def require_same(form: CanonicalForm, pieces: Pieces, point: Iterate) -> None:
@@ -99,7 +100,7 @@ def _differ(problem: cp.Problem, pieces: Pieces, largest: float = 0.0) -> tuple[
     if not apart.any():
         return None
     allowed = _rounding(pieces, x, largest)
-    wrong = np.flatnonzero(apart & ~(np.abs(sums[places] - values) <= allowed[places]))
+    wrong = np.flatnonzero(apart & ~(np.abs(sums[places] - values) <= allowed[places] + UNDERFLOWS))
     return (float(sums[places[wrong[0]]]), float(values[wrong[0]])) if len(wrong) else None
 
 

@@ -371,20 +371,19 @@ class Convex(Work):
         told = solution.certificate or rest.certificate(task, point, -inf, outcome.stats.solver_name)
         if told is None:
             return outcome
-        value, allowed = task.sign * point.value, rest.allowed(task, told)
-        found = integer_proof.proven(task, value, PRUNED * allowed, _certified_alone)
+        value = task.sign * point.value
+        found = integer_proof.proven(task, value, PRUNED * rest.wanted(task, told), _certified_alone)
         if found is None:
             return outcome
-        if value - found.bound > allowed and solution.certificate is None:
-            return outcome
-        if value - found.bound > allowed:
-            side = "at most" if told.maximize else "at least"
-            said = f"proven without it: the optimum is {side} {task.sign * found.bound:.6g}"
-            return replace(
-                outcome, solution=replace(solution, certificate=replace(told, rests_on=(*told.rests_on, said)))
-            )
         proven = rest.proven(point, found)
-        return replace(outcome, solution=replace(solution, certificate=proven, status=Status.OPTIMAL))
+        if proven.closes(task.goal.tol, task.goal.abs_tol) and not proven.assumptions:
+            return replace(outcome, solution=replace(solution, certificate=proven, status=Status.OPTIMAL))
+        if solution.certificate is None:
+            return outcome
+        side = "at most" if told.maximize else "at least"
+        said = f"proven without it: the optimum is {side} {task.sign * found.bound:.6g}"
+        told = replace(told, rests_on=(*told.rests_on, said))
+        return replace(outcome, solution=replace(solution, certificate=told))
 
     def _costs_too_much_to_meet(self, outcome: Outcome) -> bool:
         """Whether a gap that was closed is open since the point was moved into constraints that it met nearly."""

@@ -114,11 +114,12 @@ class Rest:
         """Whether the answer's value is the optimum that the solver tells, to `tol` of the objective's terms."""
         bare = found.bare or found
         bound = -bare.upper if found.maximize else bare.lower
-        return self._value(whole) - bound <= self.allowed(task, found)
+        allowed = max(found.floor, NOTHING_LEFT * self.outer.units[1])
+        return self._value(whole) - bound <= max(task.goal.tol * max(found.unit, found.terms), allowed)
 
-    def allowed(self, task: Task, found: Certificate) -> float:
-        """The gap up to which an answer counts as the optimum."""
-        return max(task.goal.tol * max(found.unit, found.terms), found.floor, NOTHING_LEFT * self.outer.units[1])
+    def wanted(self, task: Task, found: Certificate) -> float:
+        """The gap at which a proof closes, or less than which double precision hardly resolves."""
+        return max(task.goal.tol * found.unit, found.last_digit, NOTHING_LEFT * self.outer.units[1])
 
     def is_a_point(self, task: Task, whole: Iterate) -> bool:
         """Whether an answer has integers, and meets constraints to rounding."""

@@ -375,7 +375,7 @@ class Theta(ThetaExpression, metaclass=Hinting):
 
     def _set_solution(self, function: Function | None, duals: Mapping[object, Array]) -> None:
         self._value = function
-        self._duals = {key: frozen(np.array(nu)) for key, nu in duals.items()}
+        self._duals = {key: frozen(np.array(nu) if nu.flags.writeable else nu) for key, nu in duals.items()}
 
     def _names(self) -> Names:
         """Column names, in order, of the data frames that θ has been used with; None without data frames."""
