@@ -8,11 +8,12 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelopt.compiler.attributes import dense, integral, limits, rounded
 from kernelopt.compiler.canonical_form import CanonicalForm, rewrite
 from kernelopt.compiler.iterate import Iterate
-from kernelopt.support.cvxpy_parts import LogicExpression
+from kernelopt.support.cvxpy_parts import LogicExpression, index, special_index
 from kernelopt.support.types import Array
 
 
@@ -91,17 +92,39 @@ class Relaxation:
 def relaxation(problem: cp.Problem) -> Relaxation:
     """The problem with continuous variables in the place of those with integers. Bounds are the nearest integers."""
     places = tuple((y, _continuous(y)) for y in problem.variables() if integral(y).any())
+    used = _used(problem, [y for y, _ in places])
     continuous: dict[int, Any] = {id(y): rest for y, rest in places}
     stated, truths = _of_logic(problem, continuous)
     found = rewrite(problem, continuous | stated)
-    entries = [cp.reshape(rest, (rest.size,), order="C")[np.flatnonzero(integral(y))] for y, rest in places]
+    entries = [cp.reshape(rest, (rest.size,), order="C")[np.flatnonzero(used[y.id])] for y, rest in places]
     lower, upper = (
-        np.concatenate([bound[integral(y)] for (y, _), bound in zip(places, bounds, strict=True)])
+        np.concatenate([bound[used[y.id]] for (y, _), bound in zip(places, bounds, strict=True)])
         for bounds in zip(*(limits(y) for y, _ in places), strict=True)
     )
     z = cp.Variable(len(lower))
     whole = cp.Problem(found.objective, [*found.constraints, *truths, z == cp.hstack(entries)])
     return Relaxation(whole, z, np.ceil(lower), np.floor(upper), places)
+
+
+def _used(problem: cp.Problem, integers: list[cp.Variable]) -> dict[int, NDArray[np.bool_]]:
+    """The integer entries of each variable, by its id: those that an index selects where it stands within indices only,
+    as z of z[rows], and all others else. Entries that nothing depends on need no boxes."""
+    names, chosen = {y.id for y in integers}, {y.id: np.zeros(y.shape, dtype=bool) for y in integers}
+
+    def visit(node: Any) -> None:
+        for part in node if isinstance(node, list) else node.args:
+            if isinstance(part, cp.Variable) and part.id in names:
+                selects = isinstance(node, (index, special_index))
+                chosen[part.id][node.key if selects else ...] = True
+            else:
+                visit(part)
+
+    visit([problem.objective, *problem.constraints])
+    for y in integers:  # those that no integer fits, make the problem infeasible
+        lower, upper = limits(y)
+        chosen[y.id] |= np.ceil(lower) > np.floor(upper)
+    found = {y.id: integral(y) & chosen[y.id] for y in integers}
+    return found if any(part.any() for part in found.values()) else {y.id: integral(y) for y in integers}
 
 
 def _of_logic(problem: cp.Problem, continuous: Mapping[int, Any]) -> tuple[dict[int, Any], list[cp.Constraint]]:

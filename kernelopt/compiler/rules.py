@@ -27,6 +27,7 @@ from kernelopt.support.cvxpy_parts import PRODUCTS, Atom, DivExpression, Element
 COSTS, HELPS, UNKNOWN = 1, -1, 0
 # Constraints whose two sides cvxpy broadcasts to one shape: shapes of predictions are checked there.
 ELEMENTWISE = (cp.constraints.Inequality, cp.constraints.Equality)
+CURVED = "neither convex nor concave"
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ def require_dcp(inspection: Inspection, hint: str = "") -> None:
     """Raise DCPError naming the parts that are not convex; the hint is one more line."""
     if inspection.not_dcp:
         lines = [*inspection.not_dcp, *([hint] if hint else [])]
+        if any(CURVED in line for line in inspection.not_dcp):
+            lines.append(
+                "a smooth loss of one prediction that is not convex is declared, in the objective: "
+                'ko.SmoothLoss(value, gradient, hessian, curvature="nonconvex")'
+            )
         raise DCPError("The problem does not follow the DCP rules:\n" + "\n".join(f"- {line}" for line in lines))
 
 
@@ -306,7 +312,7 @@ def _curvature(node: Any) -> str:
         square = "cp.square(f)" if isinstance(node, cp.multiply) else "cp.sum_squares(f)"
         remedy = f", here f with itself: write {square}" if left is right else ""
         return f"a product of expressions with variables{remedy}"
-    return "neither convex nor concave"
+    return CURVED
 
 
 def _blamed(node: Any, direction: int) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -380,8 +381,9 @@ class Convex(Work):
             return replace(outcome, solution=replace(solution, certificate=proven, status=Status.OPTIMAL))
         if solution.certificate is None:
             return outcome
-        side = "at most" if told.maximize else "at least"
-        said = f"proven without it: the optimum is {side} {task.sign * found.bound:.6g}"
+        side, outward = ("at most", ROUND_CEILING) if told.maximize else ("at least", ROUND_FLOOR)
+        bound = float(Context(6, outward).create_decimal(task.sign * found.bound))
+        said = f"proven without it: the optimum is {side} {bound:.6g}"
         told = replace(told, rests_on=(*told.rests_on, said))
         return replace(outcome, solution=replace(solution, certificate=told))
 

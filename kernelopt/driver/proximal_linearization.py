@@ -13,7 +13,7 @@ from math import inf, isfinite, nan
 
 import numpy as np
 
-from kernelopt.certificate import Certificate
+from kernelopt.certificate import FULL, Certificate
 from kernelopt.compiler import linearization, representer, violations
 from kernelopt.compiler.attributes import dense
 from kernelopt.compiler.iterate import Iterate
@@ -38,6 +38,7 @@ FACTOR = 4.0  # of successive dampings, as in `solvers.nonconvex`
 GOOD, POOR = 0.75, 0.25  # ratios of actual to promised decreases, as there
 # Dampings up to which a small promise of the model counts: stronger ones promise little anywhere.
 MODERATE = 1.0
+FINEST = 1e-13  # relative to the models' P₀ − P: a smaller gap is beyond double precision
 SHARE = 0.1  # of tol: the gap of each model, so that the promise is known to a tenth of what counts
 
 
@@ -68,10 +69,15 @@ class Stationarity:
 
 @dataclass(frozen=True, eq=False)
 class LocalPoint:
-    """A point of the stated problem with its minimized value, ∞ where a constraint is violated."""
+    """A point of the stated problem with its minimized value, ∞ where a constraint is violated.
+
+    unit : the size of the value and of its improvement on θ = 0 with the same y; the models' own P₀ − P may be far
+    larger, where predictions are far from 0
+    """
 
     point: Iterate
     value: float
+    unit: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +119,11 @@ class Linearized:
         found = representer.evaluate(task.reduction, point)
         feasible = violations.violation(task.reduction, found, task.data_unit) <= FEASIBLE
         value = task.sign * found.value
-        return LocalPoint(found, value if feasible and isfinite(value) else inf)
+        nothing = replace(point, v=tuple(np.zeros_like(v) for v in point.v))
+        at_zero = task.sign * representer.evaluate(task.reduction, nothing).value
+        sizes = [abs(value - task.sign * task.reduction.form.constant), abs(at_zero - value)]
+        unit = max(size for size in [*sizes, 0.0] if isfinite(size))
+        return LocalPoint(found, value if feasible and isfinite(value) else inf, unit)
 
     def solved(self, here: LocalPoint, damping: float, goal: Goal) -> Outcome:
         """The model at a point, solved and certified. Raises SolverError where no solver takes it."""
@@ -142,7 +152,9 @@ class Linearized:
             return None
         decrease = max(here.value - _least(found), 0.0)
         attained = max(decrease - found.absolute_gap, 0.0)
-        return Stationarity(decrease, attained, found.unit, max(found.floor, found.last_digit))
+        if found.scope != FULL or found.assumptions:
+            decrease = inf  # the bound is for θ in the factor's span, or rests on more than the statement
+        return Stationarity(decrease, attained, min(found.unit, here.unit), max(found.floor, found.last_digit))
 
 
 def _least(found: Certificate) -> float:
@@ -159,12 +171,14 @@ def solve(run: Linearized, point: Iterate) -> EndOfModels:
     goal = run.task.goal
     inner = replace(goal, tol=SHARE * goal.tol, n_init=1, certify=True, known=None, aim=0.0, products=False)
     here, damping, last, promised, near = run.here(point), FIRST, None, None, False
+    finer = 1.0  # by which the models' tolerances, relative to their own P₀ − P, fall below the stated problem's
     for number in range(1, STEPS + 1):
-        outcome = run.solved(here, damping, inner)
+        outcome = run.solved(here, damping, replace(inner, tol=max(finer * inner.tol, FINEST)))
         new = run.moved(outcome)
         if outcome.interrupted or new is None:
             return EndOfModels(here, last or outcome, None, number, outcome.interrupted)
         promised = run.promise(here, outcome) if isfinite(here.value) else None
+        finer = _finer(new, outcome.solution.certificate)
         settled = promised is not None and damping <= MODERATE and promised.holds(goal.tol)
         gained = here.value - new.value if isfinite(here.value) else inf if isfinite(new.value) else 0.0
         share = gained / promised.attained if promised is not None and promised.attained > 0 else 1.0
@@ -185,12 +199,23 @@ def solve(run: Linearized, point: Iterate) -> EndOfModels:
     return EndOfModels(here, last, None, number)
 
 
+def _finer(here: LocalPoint, found: Certificate | None) -> float:
+    """The unit of the stated problem relative to that of a model; 1 at most."""
+    return 1.0 if found is None or not found.unit > here.unit > 0 else here.unit / found.unit
+
+
 def stationarity(reduction: Reduction, outer: Outer, point: Iterate, tol: float) -> Stationarity | None:
     """What a model of moderate damping promises at a point of the stated problem."""
     task = Task(reduction, outer, Goal(SHARE * tol))
     run = Linearized(task)
     here = run.here(point)
-    return run.promise(here, run.solved(here, MODERATE, task.goal)) if isfinite(here.value) else None
+    if not isfinite(here.value):
+        return None
+    outcome = run.solved(here, MODERATE, task.goal)
+    finer = _finer(here, outcome.solution.certificate)
+    if finer < 1:
+        outcome = run.solved(here, MODERATE, replace(task.goal, tol=max(finer * task.goal.tol, FINEST)))
+    return run.promise(here, outcome)
 
 
 class ByModels(LocalOptima):

@@ -41,6 +41,9 @@ ENTRIES = (
 )
 
 
+OF_ARRAYS = f'{HOW_TO_USE} With several outputs, ko.norm(theta, "nuc") is the nuclear norm.'
+
+
 def _refuse(what: str, instead: str = HOW_TO_USE) -> NoReturn:
     raise RepresenterError(f"The representer theorem does not cover {what}. {instead}")
 
@@ -227,7 +230,7 @@ class ThetaExpression:
     # All other operations on a vector raise here, so that the traceback shows the user's line.
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        _refuse(f"{self!r} used as an array, as in cp.norm(theta) or cp.sum_squares(theta)")
+        _refuse(f"{self!r} used as an array, as in cp.norm(theta) or cp.sum_squares(theta)", OF_ARRAYS)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> NoReturn:
         matrix = " for a matrix M that is not a ko.FeatureMatrix" if ufunc is np.matmul else ""

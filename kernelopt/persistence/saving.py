@@ -39,7 +39,7 @@ from kernelopt.support.checks import is_function_of_two
 from kernelopt.support.types import Array
 
 
-def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: Any) -> None:
+def save(path: Any, /, *unnamed: Any, kernels: Mapping[str, Any] | None = None, **values: Any) -> None:
     """Save fitted functions, arrays, values of cvxpy variables, and predictors, by name, in one file.
 
     The file is a zip of JSON and .npy. `ko.load` restores values, and so predictions, bit for bit. The file holds no
@@ -89,6 +89,11 @@ def save(path: Any, /, *, kernels: Mapping[str, Any] | None = None, **values: An
     True
     """
     require_path_and_names(path, kernels)
+    if unnamed:
+        raise DataError(
+            f"Expected each value by name, as in ko.save(path, theta=theta, b=b); got {type(unnamed[0]).__name__} "
+            "without a name. A problem is not saved: save its θs and variables."
+        )
     if not values:
         raise DataError("Expected something to save, as in ko.save(path, theta=theta, b=b); got no values.")
     encoder = _Encoder(dict(kernels or {}))

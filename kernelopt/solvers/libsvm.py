@@ -41,6 +41,9 @@ CACHE = 200  # MB of the matrix that libsvm keeps, as scikit-learn's estimators 
 LOW_LEVEL = ("svm_type", "kernel", "tol", "epsilon", "nu", "class_weight", "sample_weight", "cache_size", "max_iter")
 # Of the sum of coefficients that one row stands for, relative to a row's largest: smaller sums are lost in rounding.
 LEAST_SUM = 1e-3
+# libsvm begins a one-class problem with αᵢ = Jᵢ until their sum is T. With T the sum of all Jᵢ but for rounding, it
+# writes beyond the last row.
+MOST_NU = 1 - 1e-9
 INSIDE = 1e-9  # multipliers that are farther from both ends, relative to their boxes, belong to rows at their kinks
 LowLevel = Callable[[Array, Array, Array, dict[str, Any]], Any]
 
@@ -105,6 +108,8 @@ def _nu_point(problem: Structured, seconds: float, tol: float) -> Point | None:
         problem.notes["machine"] = nu_machine_of(_kinks(problem), problem.slope, problem.F, problem.linear_y)
     machine: NuMachine | None = problem.notes["machine"]
     if machine is None or _lacks_means(problem, seconds):
+        return None
+    if machine.form is NuForm.ONE_CLASS and machine.nu > MOST_NU:
         return None
     f = problem.F[:, machine.column]
     K, scale = _kernel(problem, space, machine.rows, f)

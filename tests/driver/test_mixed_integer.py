@@ -491,3 +491,26 @@ def test_a_box_without_an_answer_bounds_nothing(monkeypatch):
     monkeypatch.setattr(integer_proof._Boxes, "_at_once", lambda *_: None)
     problem.solve()
     assert problem.certificate.solver == "HIGHS" and not any("proven" in fact for fact in problem.certificate.rests_on)
+
+
+def test_integers_that_nothing_depends_on_have_no_boxes():
+    """Of 20 booleans six are used; the others would double the boxes each."""
+    theta, z, s = ko.Theta(ko.kernels.Gaussian(sigma=0.4)), cp.Variable(20, boolean=True), cp.Variable(6)
+    rows = np.arange(20) % 3 == 1
+    chosen = z[rows][:6]
+    constraints = [s <= 10 * chosen, s >= -10 * chosen, cp.sum(chosen) <= 2, cp.abs(theta(X)) <= 0.5]
+    objective = cp.sum_squares(Y - theta(X) - s) + 0.01 * ko.sum_squares(theta)
+    problem = ko.Problem(cp.Minimize(objective), constraints)
+    problem.solve()
+    few = cp.Variable(6, boolean=True)
+    other = [s <= 10 * few, s >= -10 * few, cp.sum(few) <= 2, cp.abs(theta(X)) <= 0.5]
+    same = ko.Problem(cp.Minimize(objective), other)
+    same.solve()
+    assert problem.status == "optimal" and problem.value == pytest.approx(same.value, rel=1e-6)
+    assert problem.certificate.scope == same.certificate.scope == "full kernel"
+    assert int(problem.certificate.rests_on[0].split()[4]) < 64  # boxes; 14 further booleans would take more
+    assert set(np.unique(z.value)) <= {0.0, 1.0}
+    impossible = cp.Variable(2, integer=True, bounds=[np.array([0.0, 0.2]), np.array([1.0, 0.8])])
+    none = ko.Problem(cp.Minimize(cp.sum_squares(Y - theta(X) - impossible[0]) + ko.sum_squares(theta)))
+    none.solve()
+    assert none.status == "infeasible"

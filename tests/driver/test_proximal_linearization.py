@@ -185,3 +185,31 @@ def test_what_is_refused():
     chosen = cp.Variable(boolean=True)
     with pytest.raises(SolverError, match="integer"):
         ko.Problem(problem.objective, [f <= TOP + chosen]).solve()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_stationary_where_predictions_are_far_from_0(offset):
+    """The models' squares are large at θ = 0, which is no unit of the stated problem. One convex step, from the answer
+    on, with the largest curvature of the loss, gains nothing."""
+    y = offset + np.sin(X[:, 0]) + np.where(np.arange(N) % 5 == 0, 4.0, 0.0)
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=SIGMA))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(cp.sum(cauchy()(f, y)) + 0.01 * ko.norm(theta)), [f <= offset + TOP])
+    problem.solve()
+    assert problem.status == "locally_optimal" and problem.verify().passed
+    values, vectors = np.linalg.eigh(theta.kernel(X, X))
+    B = vectors[:, values > 1e-9] * np.sqrt(values[values > 1e-9])
+    v, r = np.linalg.lstsq(B, f.value, rcond=None)[0], f.value - y
+    d = cp.Variable(len(v))
+    model = (2 * r / (1 + r**2)) @ (B @ d) + cp.sum_squares(B @ d) + 0.01 * cp.norm(v + d)
+    cp.Problem(cp.Minimize(model), [B @ d <= offset + TOP - B @ v]).solve(solver="CLARABEL")
+    moved = np.sum(np.log1p((B @ (v + d.value) - y) ** 2)) + 0.01 * np.linalg.norm(v + d.value)
+    assert moved >= problem.value - 1e-4 * abs(problem.value)
+
+
+def test_stationary_in_the_span_of_the_factor_is_not_enough():
+    theta = ko.Theta(ko.kernels.Gaussian(sigma=0.7))
+    f = theta(X)
+    problem = ko.Problem(cp.Minimize(cp.sum(cauchy()(f, Y))), [f <= 1.2])
+    problem.solve(max_rank=3)
+    assert problem.status == "user_limit" and not problem.verify().passed

@@ -132,3 +132,17 @@ def test_without_a_point_others_answer(monkeypatch):
     again, *_ = stated(loss, column)
     again.solve()
     assert again.status == "optimal" and again.value == pytest.approx(problem.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("share", [1.0, 1 - 1e-12])
+def test_libsvm_has_no_one_class_problem_with_all_rows_at_their_ends(share):
+    """Its first point would be written beyond the last row where the sum rounds."""
+    weights = RNG.uniform(0.5, 2.0, size=N)
+
+    def all_rows(f, rho):
+        return weights @ cp.pos(rho - f) - share * float(weights.sum()) * rho
+
+    problem, *_ = stated(all_rows, 0.0)
+    problem.solve()
+    inner = assemble.structured(reduction_of(problem), problem._outer(), {0: 1.0})
+    assert libsvm.first_point(inner, np.inf) is None
