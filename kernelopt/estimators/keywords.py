@@ -7,6 +7,7 @@ Hints = dict[str, str]
 # Of every estimator with a kernel by name.
 KERNEL: Hints = {
     "kernel_params": "A kernel has its own: write kernel=ko.kernels.Gaussian(sigma=1.0), or a function of two points.",
+    "sigma": "Write kernel=ko.kernels.Gaussian(sigma=1.0), or gamma=1 / (2 * sigma**2).",
     "random_state": "Leave it out: fits draw nothing at random.",
     "n_jobs": "Leave it out: threads are those of BLAS, OPENBLAS_NUM_THREADS.",
     "n_components": "FeatureMap(max_rank=n) makes n features, and KernelPCA(n_components=n) components.",

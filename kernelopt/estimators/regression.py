@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from functools import partial
+from inspect import signature
 from math import nan
 from typing import Any, ClassVar, Self
 
@@ -31,6 +32,8 @@ from kernelopt.support.types import Array
 # Losses that grow like |y − f|: in other units of y another α gives the same fit.
 OF_UNITS = {"absolute_error", "huber", "epsilon_insensitive", "quantile", "pinball"}
 MEDIAN = 0.5
+# Losses by the parameter that they alone use.
+USERS = {"epsilon": ("epsilon_insensitive",), "delta": ("huber",), "quantile": ("quantile", "pinball")}
 FAR = 10.0  # standard deviations of y above this, or below its inverse, are far from 1
 CONSTANT = 1e-12  # relative to the largest |y|: a standard deviation up to this is rounding
 LITTLE = 0.3  # the share of the loss at θ = 0 below which a fit explains little
@@ -182,6 +185,7 @@ class KernelRegressor(_Regressor):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to points X (n, columns), or kernel values (n, n), and targets y (n,) or (n, outputs)."""
         X, y = self._read_targets(X, y, multi_output=True)
+        self._warn_of_unused()
         sample, kernel, points = self._sample(X, y, sample_weight)
         theta, _, b, terms = self._stated(kernel, points, y[sample.rows])
         problem = Problem(self._objective(terms, sample, theta))
@@ -190,6 +194,18 @@ class KernelRegressor(_Regressor):
         self._store(theta, b, kernel, points, sample, y[sample.rows])
         self._fitted_rows = FittedRows(X, y, row_weights(sample_weight, len(X)), kernel)
         return self
+
+    def _warn_of_unused(self) -> None:
+        """Warn where a parameter was set that another loss uses, as ε of a fit with squares."""
+        usual = signature(type(self)).parameters
+        for name, losses_ in USERS.items():
+            if isinstance(self.loss, str) and self.loss not in losses_ and getattr(self, name) != usual[name].default:
+                warnings.warn(
+                    f"{name}={getattr(self, name)!r} is not used by the loss {self.loss!r}: write "
+                    f"loss={losses_[0]!r}, or leave {name} out.",
+                    UserWarning,
+                    stacklevel=4,
+                )
 
     def _warn_of_units(self, problem: Problem, y: Array) -> None:
         """Warn where y is in units far from 1, the loss grows like |y − f|, and θ explains little of it."""

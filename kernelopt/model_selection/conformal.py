@@ -59,6 +59,10 @@ class Band:
     coverage: float
     guarantee: str
 
+    def __iter__(self) -> Iterator[Array]:
+        """`lower, upper = band`."""
+        return iter((self.lower, self.upper))
+
     @property
     def width(self) -> Array:
         """upper − lower, in the units of y."""

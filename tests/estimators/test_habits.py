@@ -1,6 +1,7 @@
 """What users of scikit-learn look for: C, class_weight, support_, log-probabilities, scores, small pickles."""
 
 import pickle
+import warnings
 
 import cvxpy as cp
 import numpy as np
@@ -249,3 +250,22 @@ def test_a_fit_without_support_vectors():
     lam = cp.Parameter(pos=True)
     path = ko.path(ko.Problem(cp.Minimize(cp.sum(losses) + lam * ko.sum_squares(theta))), lam, [0.1, 1.0, 10.0])
     assert list(path["support"]) == [0, 0, 0]
+
+
+def test_parameters_of_another_loss_are_named():
+    X, y = np.linspace(0, 3, 20)[:, None], np.sin(np.linspace(0, 3, 20))
+    for given, loss in (
+        ({"epsilon": 0.2}, "epsilon_insensitive"),
+        ({"quantile": 0.9}, "quantile"),
+        ({"delta": 2.0}, "huber"),
+    ):
+        (name,) = given
+        with pytest.warns(UserWarning, match=f"{name}=.* is not used by the loss 'squared_error': write loss='{loss}'"):
+            es.KernelRegressor(**given).fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            es.KernelRegressor(loss, **given).fit(X, y)
+    lower, upper = es.KernelRegressor().fit(X, y).predict_interval(X[:3], level=0.6)
+    assert np.all(lower <= upper)
+    with pytest.raises(TypeError, match=r"Gaussian\(sigma=1.0\), or gamma="):
+        es.KernelRegressor(sigma=1.0)
