@@ -368,7 +368,7 @@ class Matern(_Isotropic):
     >>> ko.kernels.Matern(nu=1.5, sigma=1.0)([[0.0]], [[1.0]]).round(4)
     array([[0.4834]])
     >>> ko.kernels.Matern(nu=2.2, sigma=1.0)([[0.0]], [[1.0]]).round(4)
-    array([[0.5152]])
+    array([[0.5148]])
     """
 
     nu: float

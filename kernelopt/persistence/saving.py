@@ -50,6 +50,7 @@ def save(path: Any, /, *unnamed: Any, kernels: Mapping[str, Any] | None = None, 
     Parameters
     ----------
     path : str or path
+    *unnamed : none; each value needs a name
     kernels : {"name": kernel, class of kernels, or function}, optional
         Names for kernels and functions of your own. Functions and classes that are defined at the top of a module need
         no name here: they are saved by their own. The file holds only the name of a kernel that is named here, for

@@ -227,7 +227,7 @@ def test_refusals():
         ko.FeatureMatrix(X, indefinite).modulus(0.1)
     with pytest.raises(DataError, match="radius"):
         A.modulus(-1.0)
-    with pytest.raises(DataError, match="column"):
+    with pytest.raises(KernelError, match="not differentiable"):
         ko.FeatureMatrix([0, 1], ks.Precomputed(np.eye(2))).derivative(0)
 
 
