@@ -196,10 +196,12 @@ class KernelRegressor(_Regressor):
         return self
 
     def _warn_of_unused(self) -> None:
-        """Warn where a parameter was set that another loss uses, as ε of a fit with squares."""
+        """Warn where a parameter was set that another loss uses, and the loss is the default one."""
         usual = signature(type(self)).parameters
+        if not isinstance(self.loss, str) or self.loss != usual["loss"].default:
+            return
         for name, losses_ in USERS.items():
-            if isinstance(self.loss, str) and self.loss not in losses_ and getattr(self, name) != usual[name].default:
+            if getattr(self, name) != usual[name].default:
                 warnings.warn(
                     f"{name}={getattr(self, name)!r} is not used by the loss {self.loss!r}: write "
                     f"loss={losses_[0]!r}, or leave {name} out.",

@@ -82,6 +82,7 @@ def test_precomputed():
 
 
 @pytest.mark.later
+@pytest.mark.filterwarnings("ignore:.*is not used by the loss")
 @pytest.mark.parametrize(
     ("loss", "stated"),
     [
