@@ -31,7 +31,7 @@ from kernelopt.solvers.engines import OURS, Start
 from kernelopt.support import clock
 from kernelopt.support.types import Array
 
-BOXES = 100  # boxes without a time limit: 20 to 30 ms each at 200 rows. With a limit, they take what is left of it
+BOXES = 100  # boxes without a time limit: .1 s each at 200 rows. With a limit, they take what is left of it
 MET = "constraints met to"
 UNSOLVED = 3  # boxes that no solver solves to the gap that is left: after so many, more of them follow
 SHARE = 0.1  # of tol: the gap of each box

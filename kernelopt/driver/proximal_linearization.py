@@ -39,6 +39,7 @@ GOOD, POOR = 0.75, 0.25  # ratios of actual to promised decreases, as there
 # Dampings up to which a small promise of the model counts: stronger ones promise little anywhere.
 MODERATE = 1.0
 FINEST = 1e-13  # relative to the models' P₀ − P: a smaller gap is beyond double precision
+ROUNDED = 1e-8  # of the stated problem's unit: the largest allowance for rounding, as `Certificate.floor` has it
 SHARE = 0.1  # of tol: the gap of each model, so that the promise is known to a tenth of what counts
 
 
@@ -154,7 +155,8 @@ class Linearized:
         attained = max(decrease - found.absolute_gap, 0.0)
         if found.scope != FULL or found.assumptions:
             decrease = inf  # the bound is for θ in the factor's span, or rests on more than the statement
-        return Stationarity(decrease, attained, min(found.unit, here.unit), max(found.floor, found.last_digit))
+        rounding = min(found.floor, ROUNDED * here.unit)  # that of the model's P₀ is none of the stated problem
+        return Stationarity(decrease, attained, min(found.unit, here.unit), rounding)
 
 
 def _least(found: Certificate) -> float:

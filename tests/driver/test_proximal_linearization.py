@@ -85,8 +85,7 @@ def test_no_descent_is_left(loss, beside):
         NonlinearConstraint(lambda z: slack(B @ z[:-1] + z[-1], z[:-1] @ z[:-1]), -1e-9, np.inf)
     ]  # fmt: skip
     other = minimize(objective, start, method="SLSQP", constraints=limits, options={"maxiter": 200, "ftol": 1e-12})
-    near = np.linalg.norm(other.x - start) <= 0.1 * np.linalg.norm(start)  # else another local optimum was found
-    assert not near or other.fun >= problem.value - 1e-4 * abs(problem.value)
+    assert other.fun >= problem.value - 1e-6 * abs(problem.value)
 
 
 def test_the_same_as_levenberg_and_marquardt():
@@ -204,7 +203,8 @@ def test_stationary_where_predictions_are_far_from_0(offset):
     model = (2 * r / (1 + r**2)) @ (B @ d) + cp.sum_squares(B @ d) + 0.01 * cp.norm(v + d)
     cp.Problem(cp.Minimize(model), [B @ d <= offset + TOP - B @ v]).solve(solver="CLARABEL")
     moved = np.sum(np.log1p((B @ (v + d.value) - y) ** 2)) + 0.01 * np.linalg.norm(v + d.value)
-    assert moved >= problem.value - 1e-4 * abs(problem.value)
+    at_zero = np.sum(np.log1p(y**2))
+    assert moved >= problem.value - 1e-6 * max(problem.value, at_zero - problem.value)
 
 
 def test_stationary_in_the_span_of_the_factor_is_not_enough():
